@@ -1,0 +1,7 @@
+//! One file a subcommand.
+
+pub mod chips;
+pub mod completions;
+pub mod man;
+pub mod model;
+pub mod roof;

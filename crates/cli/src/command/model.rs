@@ -1,0 +1,291 @@
+//! `gemwright model`: the calls a model runs.
+
+use crate::chips::chips;
+use crate::error::Error;
+use crate::output::{Format, OutputArgs};
+use crate::subject::{ModelOptions, PhaseArg, model};
+use clap::ValueEnum;
+use gemwright_core::{Bound, Call, Cell, Chip, Operands, Roof, Summary, Table, Totals, Workload};
+use gemwright_model::{Prediction, presets};
+use gemwright_report as report;
+use serde_json::{Value, json};
+
+const EXAMPLES: &str = "\
+Examples:
+  gemwright model llama-2-7b --phase generate --seq 597 --steps 36
+  gemwright model ./Llama-3.1-8B/ --phase decode --batch 16 --past 4096 --on h200
+  gemwright model config.json --phase train --batch 5 --seq 2048 --format json -o calls.json
+  gemwright model --list";
+
+/// The matrix products a model runs, from its config.json
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A config.json, a folder that holds one, or a preset's name
+    #[arg(required_unless_present = "list", value_name = "CONFIG|DIR|PRESET")]
+    subject: Option<String>,
+    #[command(flatten)]
+    options: ModelOptions,
+    /// Bound, least time and share of each call on this chip (`gemwright chips`, or a TOML file of your own)
+    #[arg(long, value_name = "CHIP")]
+    on: Option<String>,
+    /// Order of the calls
+    #[arg(long, value_enum, default_value_t = Sort::Order)]
+    sort: Sort,
+    /// List the presets and the known model types
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// As they are issued
+    Order,
+    /// Least time on the chip, longest first (without --on: bytes)
+    Time,
+    /// FLOPs of all repetitions
+    Flops,
+    /// Repetitions
+    Count,
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let Some(subject) = args.subject.as_ref().filter(|_| !args.list) else { return list(&args.output) };
+    let prediction = model(subject)?.predict(&args.options.options())?;
+    let chip = match &args.on {
+        Some(name) => chips(std::slice::from_ref(name))?.into_iter().next(),
+        None => None,
+    };
+    let chip = chip.as_ref();
+    args.output.warn(&prediction.workload.warnings);
+    if args.output.format == Format::Json {
+        let mut out = report::workload_json(&prediction.workload, chip)?;
+        out["summary"] = summary_json(&prediction, args, chip)?;
+        return args.output.write(&out.to_string());
+    }
+    let table = calls_table(&prediction.workload, chip, args.sort)?;
+    let text = args.output.table(&table);
+    match args.output.format {
+        Format::Csv => args.output.write(&text),
+        _ => args.output.write(&format!("{text}\n\n{}", summary_text(&prediction, args, chip)?)),
+    }
+}
+
+fn order(workload: &Workload, chip: Option<&Chip>, sort: Sort) -> Result<Vec<Call>, Error> {
+    let mut keyed = Vec::new();
+    for call in workload.calls() {
+        let times = call.count as f64;
+        let key = match sort {
+            Sort::Order => 0.0,
+            Sort::Count => times,
+            Sort::Flops => call.flops() as f64 * times,
+            Sort::Time => match chip {
+                Some(chip) => Roof::of(call, chip)?.seconds * times,
+                None => call.bytes() as f64 * times,
+            },
+        };
+        keyed.push((key, call.clone()));
+    }
+    keyed.sort_by(|x, y| y.0.total_cmp(&x.0));
+    Ok(keyed.into_iter().map(|(_, call)| call).collect())
+}
+
+fn calls_table(workload: &Workload, chip: Option<&Chip>, sort: Sort) -> Result<Table, Error> {
+    let mut names = vec!["op", "pass", "module", ">batch", ">M", ">N", ">K", "dtype", "a", "b", ">count"];
+    names.extend([">GFLOP", ">MB", ">FLOP/B"]);
+    if chip.is_some() {
+        names.extend(["bound", ">least time", ">share"]);
+    }
+    let mut table = Table::new(&names);
+    let total = chip.map(|chip| Summary::of(workload, chip)).transpose()?.map_or(0.0, |s| s.seconds);
+    for call in order(workload, chip, sort)? {
+        let mut row: Vec<Cell> =
+            vec![call.op.name().trim_start_matches("aten::").into(), call.pass.name().into(), (&*call.module).into()];
+        row.extend(extents(&call));
+        row.extend([
+            call.count.into(),
+            Cell::shown(call.flops() as f64 / 1e9, report::significant(call.flops() as f64 / 1e9, 3)),
+            Cell::shown(call.bytes() as f64 / 1e6, report::significant(call.bytes() as f64 / 1e6, 3)),
+            Cell::shown(call.intensity(), report::significant(call.intensity(), 3)),
+        ]);
+        if let Some(chip) = chip {
+            let roof = Roof::of(&call, chip)?;
+            let share = if total > 0.0 { roof.seconds * call.count as f64 / total } else { 0.0 };
+            row.extend([
+                roof.bound.name().into(),
+                Cell::shown(roof.seconds, report::seconds(roof.seconds)),
+                Cell::shown(share, report::percent(share)),
+            ]);
+        }
+        table.row(row);
+    }
+    Ok(table)
+}
+
+/// batch, M, N, K, dtype and the two operands' strides.
+fn extents(call: &Call) -> Vec<Cell> {
+    let dtype: Cell = call.dtype().name().into();
+    let strides = |view: &gemwright_core::View| {
+        let steps: Vec<String> = view.stride.iter().map(i64::to_string).collect();
+        Cell::Text(format!("({})", steps.join(",")))
+    };
+    match &call.operands {
+        Operands::Product { a, b, .. } => {
+            let p = call.product().map_or([0; 4], |p| [p.batch, p.m, p.n, p.k]);
+            let mut cells: Vec<Cell> = p.into_iter().map(Cell::from).collect();
+            cells.extend([dtype, strides(a), strides(b)]);
+            cells
+        }
+        Operands::Attention(a) => {
+            let heads = format!("{}q {}kv", a.q.size[1], a.k.size[1]);
+            let batch = a.q.size[0] as u64;
+            let [queries, keys, dim] = [a.q.size[2], a.k.size[2], a.q.size[3]].map(|n| Cell::from(n as u64));
+            let how = match (a.kernel, a.is_causal, a.mask.is_some()) {
+                (gemwright_core::Kernel::Math, ..) => "decomposed",
+                (_, true, _) => "causal",
+                (_, false, true) => "masked",
+                _ => "full",
+            };
+            vec![batch.into(), queries, keys, dim, dtype, heads.into(), how.into()]
+        }
+    }
+}
+
+/// Least time of what `generate` repeats, and what it means in tokens.
+struct Pace {
+    summary: Summary,
+    tokens_per_second: f64,
+}
+
+fn pace(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Pace, Error> {
+    let summary = Summary::of(&prediction.workload, chip)?;
+    let tokens = match args.options.phase {
+        PhaseArg::Decode => 1,
+        PhaseArg::Generate => args.options.steps.max(0) as u64,
+        _ => prediction.tokens,
+    };
+    let all = tokens as f64 * args.options.batch as f64;
+    let tokens_per_second = if summary.seconds > 0.0 { all / summary.seconds } else { 0.0 };
+    Ok(Pace { summary, tokens_per_second })
+}
+
+fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Result<Value, Error> {
+    let totals = Totals::of(prediction.workload.calls());
+    let mut out = json!({
+        "parameters": prediction.workload.parameters,
+        "weight_bytes": prediction.weight_bytes as f64,
+        "cache_bytes": prediction.cache_bytes.map(|b| b as f64),
+        "calls": totals.calls,
+        "flops": totals.flops as f64,
+        "flops_causal": totals.flops_causal as f64,
+        "bytes": totals.bytes as f64,
+    });
+    if let Some(chip) = chip {
+        let pace = pace(prediction, args, chip)?;
+        let leaves = |cache| Summary::leaves_memory_roof(&prediction.decode_step, cache, chip);
+        out["roof"] = json!({
+            "chip": chip.id,
+            "bound": pace.summary.bound(),
+            "memory_share": pace.summary.share(Bound::Memory),
+            "seconds": pace.summary.seconds,
+            "tokens_per_second": pace.tokens_per_second,
+            "decode_leaves_memory_roof_at_batch": leaves(0)?,
+            "with_the_cache_read": leaves(prediction.decode_cache_bytes)?,
+        });
+    }
+    Ok(out)
+}
+
+fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Result<String, Error> {
+    let totals = Totals::of(prediction.workload.calls());
+    let parameters = prediction.workload.parameters.unwrap_or(0);
+    let mut lines = vec![format!(
+        "parameters   {} ({parameters}), {} in {}",
+        report::count(parameters),
+        report::bytes(prediction.weight_bytes),
+        prediction.dtype
+    )];
+    if let Some(cache) = prediction.cache_bytes {
+        lines.push(format!("KV cache     {} at the end", report::bytes(cache)));
+    }
+    let causal = if totals.flops_causal == totals.flops {
+        String::new()
+    } else {
+        format!(" ({} with causal attention)", report::flops(totals.flops_causal))
+    };
+    lines.push(format!(
+        "products     {} calls, {}{causal}, {}",
+        totals.calls,
+        report::flops(totals.flops),
+        report::bytes(totals.bytes)
+    ));
+    if let Some(chip) = chip {
+        lines.extend(roof_lines(prediction, args, chip)?);
+    }
+    Ok(lines.join("\n"))
+}
+
+fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<String>, Error> {
+    let pace = pace(prediction, args, chip)?;
+    let bound = pace.summary.bound();
+    let what = match args.options.phase {
+        PhaseArg::Generate => "new tokens/s, the prompt's time included",
+        PhaseArg::Decode => "tokens/s",
+        _ => "tokens/s of input",
+    };
+    let mut lines = vec![
+        format!(
+            "least time   {} on {} ({} of it bound by {}), datasheet peaks: {}",
+            report::seconds(pace.summary.seconds),
+            chip.name,
+            report::percent(pace.summary.share(bound)),
+            bound.name(),
+            peaks_used(&prediction.workload, chip),
+        ),
+        format!("that is      {} {what}", report::significant(pace.tokens_per_second, 3)),
+    ];
+    let batch = |n: Option<u64>| n.map_or("never".into(), |n| format!("at batch {n}"));
+    let leaves = |cache| Summary::leaves_memory_roof(&prediction.decode_step, cache, chip);
+    lines.push(format!(
+        "memory roof  decode's products with weights leave it {}; with the cache read too: {}",
+        batch(leaves(0)?),
+        batch(leaves(prediction.decode_cache_bytes)?)
+    ));
+    Ok(lines)
+}
+
+/// The peaks behind the least times, as `989.4 bf16, 66.9 fp32 TFLOP/s, 4800 GB/s`.
+fn peaks_used(workload: &Workload, chip: &Chip) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for call in workload.calls() {
+        let name = Chip::peak_name(call.dtype());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let peak = |name: &&str| chip.peaks.get(*name).map(|figure| format!("{} {name}", figure.value));
+    let peaks: Vec<String> = names.iter().filter_map(peak).collect();
+    let bandwidth = chip.memory.gbs.as_ref().map_or(0.0, |figure| figure.value);
+    format!("{} TFLOP/s, {bandwidth} GB/s", peaks.join(", "))
+}
+
+fn list(output: &OutputArgs) -> Result<(), Error> {
+    let mut table = Table::new(&["preset", "type", ">parameters", "published at"]);
+    for (name, preset) in presets() {
+        let kind = preset.config.get("model_type").and_then(Value::as_str).unwrap_or("").to_string();
+        let shown = Cell::shown(preset.parameters as f64, report::count(preset.parameters));
+        table.row(vec![name.into(), kind.into(), shown, preset.hub.into()]);
+    }
+    if output.format == Format::Json {
+        let types: Vec<&str> = gemwright_model::known_types().collect();
+        return output.write(&json!({"presets": report::json_rows(&table), "types": types}).to_string());
+    }
+    let types: Vec<&str> = gemwright_model::known_types().collect();
+    let text = output.table(&table);
+    match output.format {
+        Format::Csv => output.write(&text),
+        _ => output.write(&format!("{text}\n\nmodel types: {}", types.join(", "))),
+    }
+}

@@ -1,0 +1,60 @@
+//! `gemwright`: the matrix products of AI models, from a config to a roof.
+#![allow(missing_docs)]
+
+mod chips;
+mod command;
+mod error;
+mod output;
+mod subject;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Which matrix products does my model run, how fast could they be, how fast are they, what runs them fastest?
+#[derive(Parser)]
+#[command(name = "gemwright", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gemwright model llama-3.1-8b --phase decode --on h200    the products of one decode step and their roof
+  gemwright model ./config.json --phase train --format json
+  gemwright roof 597 11008 4096 --on h200,mi300x           one product against two chips
+  gemwright chips mi300x                                   a chip's figures with their sources
+
+Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the command is at fault;
+3 this machine lacks something.";
+
+#[derive(Subcommand)]
+enum Command {
+    Model(command::model::Args),
+    Roof(command::roof::Args),
+    Chips(command::chips::Args),
+    Completions(command::completions::Args),
+    Man(command::man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come here too; a closed pipe is nobody's fault.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let done = match &cli.command {
+        Command::Model(args) => command::model::run(args),
+        Command::Roof(args) => command::roof::run(args),
+        Command::Chips(args) => command::chips::run(args),
+        Command::Completions(args) => command::completions::run(args),
+        Command::Man(args) => command::man::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}

@@ -1,0 +1,134 @@
+//! What a command is about: a preset, a config.json, or a folder that holds one; and the options of `model`.
+
+use crate::error::Error;
+use clap::{Args, ValueEnum};
+use gemwright_core::DType;
+use gemwright_model::{AttentionWay, CacheKind, Logits, Model, Options, Phase};
+use std::path::Path;
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum PhaseArg {
+    Prefill,
+    Decode,
+    Generate,
+    Forward,
+    Train,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum AttentionArg {
+    Sdpa,
+    Eager,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LogitsArg {
+    All,
+    Last,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What the model does")]
+pub struct ModelOptions {
+    /// What is listed: a prompt, one decode step, a generation, a forward pass without a cache, a training step
+    #[arg(long, value_enum, default_value = "generate")]
+    pub phase: PhaseArg,
+    /// Sequences at a time
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batch: i64,
+    /// Tokens of each sequence (not in decode)
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    pub seq: i64,
+    /// Tokens already in the cache (decode)
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    pub past: i64,
+    /// Decode steps after the prompt (generate)
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    pub steps: i64,
+    /// How transformers computes attention [default: sdpa where it has it]
+    #[arg(long, value_enum)]
+    pub attention: Option<AttentionArg>,
+    /// Positions that get logits [default: last in generate, else all]
+    #[arg(long, value_enum)]
+    pub logits: Option<LogitsArg>,
+    /// How keys and values are kept: dynamic, or static:N for N places from the start
+    #[arg(long, default_value = "dynamic", value_parser = parse_cache, value_name = "KIND")]
+    pub cache: CacheKind,
+    /// Element type: bf16, f16, f32, f64 [default: the config's own, bf16 for presets]
+    #[arg(long, value_parser = parse_dtype, value_name = "TYPE")]
+    pub dtype: Option<DType>,
+    /// Only the first N layers
+    #[arg(long, value_name = "N")]
+    pub layers: Option<i64>,
+    /// Forward calls of each layer again in the backward pass (gradient checkpointing)
+    #[arg(long)]
+    pub recompute: bool,
+}
+
+fn parse_dtype(text: &str) -> Result<DType, String> {
+    DType::parse(text).ok_or_else(|| format!("known are {}", DType::FLOATS.map(DType::name).join(", ")))
+}
+
+fn parse_cache(text: &str) -> Result<CacheKind, String> {
+    match text.strip_prefix("static:").map(str::parse) {
+        Some(Ok(places)) => Ok(CacheKind::Static(places)),
+        None if text == "dynamic" => Ok(CacheKind::Dynamic),
+        _ => Err("known are dynamic and static:N".into()),
+    }
+}
+
+impl ModelOptions {
+    /// As the model crate takes them.
+    pub fn options(&self) -> Options {
+        Options {
+            phase: match self.phase {
+                PhaseArg::Prefill => Phase::Prefill,
+                PhaseArg::Decode => Phase::Decode,
+                PhaseArg::Generate => Phase::Generate,
+                PhaseArg::Forward => Phase::Forward,
+                PhaseArg::Train => Phase::Train,
+            },
+            batch: self.batch,
+            seq: self.seq,
+            past: self.past,
+            steps: self.steps,
+            attention: self.attention.map(|a| match a {
+                AttentionArg::Sdpa => AttentionWay::Sdpa,
+                AttentionArg::Eager => AttentionWay::Eager,
+            }),
+            logits: self.logits.map(|l| match l {
+                LogitsArg::All => Logits::All,
+                LogitsArg::Last => Logits::Last,
+            }),
+            cache: self.cache,
+            dtype: self.dtype,
+            layers: self.layers,
+            recompute: self.recompute,
+        }
+    }
+}
+
+/// A config.json is small; a larger file is something else.
+const LARGEST_CONFIG: u64 = 16 << 20;
+
+/// The model that `subject` names: a file, a folder, else a preset.
+pub fn model(subject: &str) -> Result<Model, Error> {
+    let path = Path::new(subject);
+    let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
+    if !path.exists() {
+        let looks_like_a_path = subject.contains(['/', '\\']) || subject.ends_with(".json");
+        if looks_like_a_path {
+            return Err(Error::File { path: subject.into(), why: "no such file or folder".into() });
+        }
+        return Ok(Model::from_preset(subject)?);
+    }
+    let shown = file.display().to_string();
+    let failed = |e: std::io::Error| Error::File { path: shown.clone(), why: e.to_string() };
+    if std::fs::metadata(&file).map_err(failed)?.len() > LARGEST_CONFIG {
+        return Err(Error::File { path: shown, why: "larger than 16 MB, which no config.json is".into() });
+    }
+    let bytes = std::fs::read(&file).map_err(failed)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|e| Error::File { path: shown.clone(), why: format!("not UTF-8: {}", e.utf8_error()) })?;
+    Ok(Model::from_config(subject, &shown, &text)?)
+}

@@ -1,0 +1,336 @@
+//! One operation a framework issues, and what it costs.
+
+use crate::{DType, View};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The ATen operation of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Op {
+    Mm,
+    Addmm,
+    Bmm,
+    Baddbmm,
+    Attention,
+    AttentionBackward,
+}
+
+impl Op {
+    /// As PyTorch and its profiler write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Mm => "aten::mm",
+            Op::Addmm => "aten::addmm",
+            Op::Bmm => "aten::bmm",
+            Op::Baddbmm => "aten::baddbmm",
+            Op::Attention => "aten::scaled_dot_product_attention",
+            Op::AttentionBackward => "aten::scaled_dot_product_attention_backward",
+        }
+    }
+}
+
+/// When in a step a call is issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The forward pass.
+    Forward,
+    /// A layer's forward calls issued again in the backward pass (gradient checkpointing).
+    Recompute,
+    /// The backward pass.
+    Grad,
+}
+
+impl Pass {
+    /// The name used in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pass::Forward => "forward",
+            Pass::Recompute => "recompute",
+            Pass::Grad => "grad",
+        }
+    }
+}
+
+/// out\[m, n\] = a\[m, k\] · b\[k, n\], `batch` times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Product {
+    pub batch: u64,
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+}
+
+impl Product {
+    /// A multiply and an add for each of the batch·m·n·k terms.
+    ///
+    /// ```
+    /// # use gemwright_core::Product;
+    /// // up_proj of Llama-2-7B for one token
+    /// assert_eq!(Product { batch: 1, m: 1, n: 11008, k: 4096 }.flops(), 90_177_536);
+    /// ```
+    pub fn flops(&self) -> u128 {
+        2 * [self.batch, self.m, self.n, self.k].iter().map(|&x| u128::from(x)).product::<u128>()
+    }
+}
+
+/// How an attention call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// In one fused kernel.
+    Fused,
+    /// Decomposed: its products are calls of their own, marked `inside`.
+    Math,
+}
+
+impl Kernel {
+    /// The name used in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Fused => "fused",
+            Kernel::Math => "math",
+        }
+    }
+}
+
+/// The operands of attention, as at the boundary of the framework's function.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Attention {
+    /// \[batch, heads, queries, head dim\].
+    pub q: View,
+    /// \[batch, key heads, keys, head dim\].
+    pub k: View,
+    /// \[batch, key heads, keys, value dim\].
+    pub v: View,
+    pub mask: Option<View>,
+    /// \[batch, heads, queries, value dim\].
+    pub out: View,
+    pub is_causal: bool,
+    pub enable_gqa: bool,
+    /// `None`: the function's own default, 1 / sqrt(head dim).
+    pub scale: Option<f64>,
+    pub kernel: Kernel,
+}
+
+impl Attention {
+    fn extents(&self) -> (u64, u64, u64, u64, u64) {
+        let at = |v: &View, d: usize| v.size[d] as u64;
+        (at(&self.q, 0) * at(&self.q, 1), at(&self.q, 2), at(&self.k, 2), at(&self.q, 3), at(&self.v, 3))
+    }
+
+    /// Scores and values; backward: scores again, dV, dP, dQ, dK.
+    pub fn products(&self, backward: bool) -> Vec<Product> {
+        let (batch, queries, keys, dim, value_dim) = self.extents();
+        let product = |m, n, k| Product { batch, m, n, k };
+        let scores = product(queries, keys, dim);
+        if !backward {
+            return vec![scores, product(queries, value_dim, keys)];
+        }
+        vec![
+            scores,
+            product(keys, value_dim, queries),
+            product(queries, keys, value_dim),
+            product(queries, dim, keys),
+            product(keys, dim, queries),
+        ]
+    }
+
+    /// Pairs of query and key, and how many of them a causal mask (aligned top left) leaves.
+    fn pairs(&self) -> (u128, u128) {
+        let (_, queries, keys, _, _) = self.extents();
+        let (queries, keys) = (u128::from(queries), u128::from(keys));
+        let all = queries * keys;
+        if !self.is_causal {
+            return (all, all);
+        }
+        let triangle = queries.min(keys);
+        (all, triangle * (triangle + 1) / 2 + (queries - triangle) * keys)
+    }
+
+    fn bytes(&self, backward: bool) -> u128 {
+        let operands: u128 = [self.q, self.k, self.v].iter().map(View::bytes).sum();
+        let out = self.out.bytes();
+        if backward { 2 * (operands + out) } else { operands + out + self.mask.map_or(0, |m| m.bytes()) }
+    }
+}
+
+/// What a call works on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum Operands {
+    /// `out = beta · bias + alpha · a · b`; a leading batch in all of them for bmm and baddbmm.
+    Product { a: View, b: View, bias: Option<View>, out: View, alpha: f64, beta: f64 },
+    Attention(Attention),
+}
+
+/// One operation, merged over equal repetitions.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Call {
+    pub op: Op,
+    pub pass: Pass,
+    /// Innermost module that issues it, every number in the path replaced by `*`.
+    pub module: Arc<str>,
+    pub operands: Operands,
+    /// It runs within the decomposed attention call of the same module.
+    pub inside: bool,
+    pub count: u64,
+}
+
+impl Call {
+    /// The (batch, M, N, K) this call amounts to; attention is more than one product.
+    pub fn product(&self) -> Option<Product> {
+        let Operands::Product { a, b, .. } = &self.operands else { return None };
+        let last = a.rank() - 1;
+        let batch = if a.rank() == 3 { a.size[0] } else { 1 };
+        let [batch, m, n, k] = [batch, a.size[last - 1], b.size[last], a.size[last]].map(|x| x as u64);
+        Some(Product { batch, m, n, k })
+    }
+
+    /// The products of an attention call, none for others.
+    pub fn attention_products(&self) -> Vec<Product> {
+        match &self.operands {
+            Operands::Attention(attention) => attention.products(self.op == Op::AttentionBackward),
+            Operands::Product { .. } => Vec::new(),
+        }
+    }
+
+    /// Floating-point operations of one repetition; attention is counted in full, and as nothing
+    /// where it is decomposed, since its products are calls of their own.
+    pub fn flops(&self) -> u128 {
+        match &self.operands {
+            Operands::Attention(attention) if attention.kernel == Kernel::Math => 0,
+            Operands::Attention(_) => self.attention_products().iter().map(Product::flops).sum(),
+            Operands::Product { .. } => self.product().map_or(0, |p| p.flops()),
+        }
+    }
+
+    /// The part of [`Call::flops`] that a causal mask leaves.
+    pub fn flops_causal(&self) -> u128 {
+        match &self.operands {
+            Operands::Attention(attention) => {
+                let (all, left) = attention.pairs();
+                // `flops` is a sum of terms proportional to the pairs, so this is exact.
+                if all == 0 { 0 } else { self.flops() / all * left }
+            }
+            Operands::Product { .. } => self.flops(),
+        }
+    }
+
+    /// Bytes of one repetition: every operand read once, the result written once.
+    pub fn bytes(&self) -> u128 {
+        match &self.operands {
+            Operands::Attention(attention) if attention.kernel == Kernel::Math => 0,
+            Operands::Attention(attention) => attention.bytes(self.op == Op::AttentionBackward),
+            Operands::Product { a, b, bias, out, beta, .. } => {
+                let bias = bias.filter(|_| *beta != 0.0).map_or(0, |v| v.bytes());
+                a.bytes() + b.bytes() + out.bytes() + bias
+            }
+        }
+    }
+
+    /// FLOPs per byte.
+    pub fn intensity(&self) -> f64 {
+        let bytes = self.bytes();
+        if bytes == 0 { 0.0 } else { self.flops() as f64 / bytes as f64 }
+    }
+
+    /// The element type that is multiplied.
+    pub fn dtype(&self) -> DType {
+        match &self.operands {
+            Operands::Product { a, .. } => a.dtype,
+            Operands::Attention(attention) => attention.q.dtype,
+        }
+    }
+
+    /// The second operand is a parameter of the model.
+    pub fn has_weight(&self) -> bool {
+        self.pass == Pass::Forward && matches!(self.op, Op::Mm | Op::Addmm)
+    }
+
+    /// Equal in everything but the count.
+    pub fn same(&self, other: &Call) -> bool {
+        self.op == other.op
+            && self.pass == other.pass
+            && self.module == other.module
+            && self.inside == other.inside
+            && self.operands == other.operands
+    }
+
+    /// Feeds what [`Call::same`] compares to a hasher.
+    pub fn hash_key<H: Hasher>(&self, state: &mut H) {
+        (self.op, self.pass, &self.module, self.inside).hash(state);
+        match &self.operands {
+            Operands::Product { a, b, bias, out, alpha, beta } => {
+                (a, b, bias, out, alpha.to_bits(), beta.to_bits()).hash(state);
+            }
+            Operands::Attention(x) => {
+                (x.q, x.k, x.v, x.mask, x.is_causal, x.enable_gqa, x.scale.map(f64::to_bits), x.kernel).hash(state);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attention(queries: i64, keys: i64, is_causal: bool) -> Call {
+        let view = |size: &[i64]| View::contiguous(size, DType::Bf16);
+        let q = view(&[2, 8, queries, 64]);
+        let operands = Operands::Attention(Attention {
+            q,
+            k: view(&[2, 2, keys, 64]),
+            v: view(&[2, 2, keys, 64]),
+            mask: None,
+            out: q,
+            is_causal,
+            enable_gqa: true,
+            scale: None,
+            kernel: Kernel::Fused,
+        });
+        Call { op: Op::Attention, pass: Pass::Forward, module: "attn".into(), operands, inside: false, count: 1 }
+    }
+
+    #[test]
+    fn attention_is_two_products_and_five_backward() {
+        let call = attention(100, 100, true);
+        assert_eq!(call.flops(), 2 * 2 * (16 * 100 * 100 * 64));
+        assert_eq!(call.flops_causal(), 2 * 2 * (16 * 5050 * 64));
+        // q and out have 8 heads, k and v have 2
+        assert_eq!(call.bytes(), 2 * (2 * 100 * 64) * (8 + 8 + 2 + 2));
+        let back = Call { op: Op::AttentionBackward, ..call };
+        assert_eq!(back.flops(), 5 * 2 * (16 * 100 * 100 * 64));
+        assert_eq!(back.bytes(), 2 * 2 * (2 * 100 * 64) * (8 + 8 + 2 + 2));
+    }
+
+    #[test]
+    fn one_query_sees_every_key() {
+        let call = attention(1, 300, false);
+        assert_eq!(call.flops_causal(), call.flops());
+    }
+
+    #[test]
+    fn an_addend_that_is_not_read_costs_nothing() {
+        let view = |size: &[i64]| View::contiguous(size, DType::F32);
+        let call = |beta| Call {
+            op: Op::Baddbmm,
+            pass: Pass::Forward,
+            module: "x".into(),
+            operands: Operands::Product {
+                a: view(&[3, 4, 5]),
+                b: view(&[3, 5, 6]),
+                bias: Some(view(&[3, 4, 6])),
+                out: view(&[3, 4, 6]),
+                alpha: 1.0,
+                beta,
+            },
+            inside: false,
+            count: 1,
+        };
+        assert_eq!(call(0.0).bytes() + 3 * 4 * 6 * 4, call(1.0).bytes());
+        assert_eq!(call(1.0).product(), Some(Product { batch: 3, m: 4, n: 6, k: 5 }));
+    }
+}

@@ -1,0 +1,266 @@
+//! The chip catalog: peaks, bandwidth and sizes, each number with its source.
+
+use crate::{DType, nearest};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A number and where it was seen: letters of [`Catalog::sources`], or `given` for a user's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct Figure {
+    /// The number.
+    pub value: f64,
+    /// The letters of its sources.
+    pub source: String,
+}
+
+/// A figure as it stands in TOML: `[989.4, "SA"]`, or a bare number in a user's own file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Sourced(f64, String),
+    Bare(f64),
+}
+
+impl From<Written> for Figure {
+    fn from(written: Written) -> Figure {
+        match written {
+            Written::Sourced(value, source) => Figure { value, source },
+            Written::Bare(value) => Figure { value, source: "given".into() },
+        }
+    }
+}
+
+/// What a chip is made of many times over: SM, CU, core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Units {
+    /// Its name.
+    pub kind: String,
+    /// How many.
+    pub count: Figure,
+}
+
+/// Memory behind the caches.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)]
+pub struct Memory {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub gb: Option<Figure>,
+    pub gbs: Option<Figure>,
+}
+
+/// A rate somebody measured, kept apart from the datasheet's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attainable {
+    /// Element type, or `bandwidth`.
+    pub what: String,
+    /// Matrix throughput, for an element type.
+    pub tflops: Option<f64>,
+    /// GB/s, for bandwidth.
+    pub gbs: Option<f64>,
+    /// Software, shape, date, source.
+    pub how: String,
+}
+
+/// A machine's peaks per element type, its bandwidth and sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Chip {
+    pub id: String,
+    pub name: String,
+    /// Further names, those a driver or a trace gives among them.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    #[serde(default)]
+    pub vendor: String,
+    #[serde(default)]
+    pub arch: String,
+    #[serde(default)]
+    pub kind: String,
+    /// Dense TFLOP/s per element type.
+    #[serde(default)]
+    pub peaks: BTreeMap<String, Figure>,
+    #[serde(default)]
+    pub memory: Memory,
+    pub units: Option<Units>,
+    pub clock_mhz: Option<Figure>,
+    pub l2_mb: Option<Figure>,
+    pub llc_mb: Option<Figure>,
+    pub shared_kb_per_unit: Option<Figure>,
+    pub registers_kb_per_unit: Option<Figure>,
+    pub tdp_w: Option<Figure>,
+    pub matrix_flop_per_clock_and_unit: Option<Figure>,
+    #[serde(default)]
+    pub attainable: Vec<Attainable>,
+}
+
+impl Chip {
+    /// The names of peaks, in the order they are printed.
+    pub const PEAKS: [&str; 8] = ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4"];
+
+    /// The name of the peak that `dtype` multiplies at. f32 is true f32: PyTorch does not use TF32 unless asked.
+    pub fn peak_name(dtype: DType) -> &'static str {
+        match dtype {
+            DType::F64 => "fp64",
+            DType::F32 | DType::Bool => "fp32",
+            DType::F16 => "fp16",
+            DType::Bf16 => "bf16",
+        }
+    }
+
+    /// FLOP/s at which `dtype` multiplies, if known.
+    pub fn peak(&self, dtype: DType) -> Option<f64> {
+        self.peaks.get(Chip::peak_name(dtype)).map(|figure| figure.value * 1e12)
+    }
+
+    /// Bytes per second, if known.
+    pub fn bandwidth(&self) -> Option<f64> {
+        self.memory.gbs.as_ref().map(|figure| figure.value * 1e9)
+    }
+
+    /// FLOPs per byte from which `dtype` is bound by arithmetic.
+    pub fn ridge(&self, dtype: DType) -> Option<f64> {
+        Some(self.peak(dtype)? / self.bandwidth()?)
+    }
+
+    fn check(&self) -> Result<(), ChipError> {
+        let bad = |field: &str, why: &str| {
+            Err(ChipError::Figure { chip: self.id.clone(), field: field.into(), why: why.into() })
+        };
+        for (name, figure) in &self.peaks {
+            if !Chip::PEAKS.contains(&name.as_str()) {
+                return bad(name, &format!("is no peak; known are {}", Chip::PEAKS.join(", ")));
+            }
+            if !(figure.value.is_finite() && figure.value > 0.0) {
+                return bad(name, "must be a positive number of TFLOP/s");
+            }
+        }
+        match &self.memory.gbs {
+            Some(figure) if !(figure.value.is_finite() && figure.value > 0.0) => {
+                bad("memory.gbs", "must be a positive number of GB/s")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What can be wrong with a chip's name or file.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ChipError {
+    #[error("unknown chip `{name}`{}", nearest.as_ref().map_or(String::new(), |n| format!("; nearest: `{n}`")))]
+    Unknown { name: String, nearest: Option<String> },
+    #[error("chip `{chip}`: `{field}` {why}")]
+    Figure { chip: String, field: String, why: String },
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    #[error("the file describes no [[chip]]")]
+    Empty,
+}
+
+/// All known chips and the sources their numbers come from.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalog {
+    /// Letter -> what it stands for.
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
+    /// The chips, in the order of the file.
+    #[serde(rename = "chip", default)]
+    pub chips: Vec<Chip>,
+}
+
+impl Catalog {
+    /// The catalog that comes with the program.
+    ///
+    /// # Panics
+    /// Never: a test reads the same file.
+    pub fn builtin() -> Catalog {
+        Catalog::parse(include_str!("../../../data/chips.toml")).expect("the chip catalog is well-formed")
+    }
+
+    /// Reads a catalog, or a user's own file of one or more chips.
+    pub fn parse(text: &str) -> Result<Catalog, ChipError> {
+        let catalog: Catalog = toml::from_str(text)?;
+        if catalog.chips.is_empty() {
+            return Err(ChipError::Empty);
+        }
+        catalog.chips.iter().try_for_each(Chip::check)?;
+        Ok(catalog)
+    }
+
+    /// The chip of that id, name or alias, whatever the case.
+    pub fn find(&self, name: &str) -> Result<&Chip, ChipError> {
+        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        self.chips
+            .iter()
+            .find(|c| is(&c.id) || is(&c.name) || c.aliases.iter().any(|a| is(a)))
+            .ok_or_else(|| ChipError::Unknown {
+                name: name.into(),
+                nearest: nearest(name, self.chips.iter().map(|c| c.id.as_str())).map(str::to_string),
+            })
+    }
+
+    /// The sources behind a figure's letters, in words.
+    pub fn explain(&self, figure: &Figure) -> String {
+        if let Some(words) = self.sources.get(&figure.source) {
+            return words.clone();
+        }
+        let words = figure.source.chars().map(|c| self.sources.get(&c.to_string()).cloned().unwrap_or(c.to_string()));
+        if figure.source == "given" { "given".into() } else { words.collect::<Vec<_>>().join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_the_catalog_has_a_known_source() {
+        let catalog = Catalog::builtin();
+        assert!(catalog.chips.len() >= 50);
+        for chip in &catalog.chips {
+            let others = [&chip.clock_mhz, &chip.l2_mb, &chip.llc_mb, &chip.tdp_w, &chip.memory.gb, &chip.memory.gbs];
+            for figure in chip.peaks.values().chain(others.into_iter().flatten()) {
+                let known = catalog.sources.contains_key(&figure.source)
+                    || figure.source.chars().all(|c| catalog.sources.contains_key(&c.to_string()));
+                assert!(known, "{}: source `{}`", chip.id, figure.source);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let catalog = Catalog::builtin();
+        let mut seen = std::collections::HashSet::new();
+        for chip in &catalog.chips {
+            let names = chip.aliases.iter().chain([&chip.id]).map(|n| n.to_lowercase());
+            for name in names {
+                assert!(seen.insert(name.clone()), "{name} stands twice");
+            }
+        }
+    }
+
+    #[test]
+    fn mi300x_ridge() {
+        let catalog = Catalog::builtin();
+        let ridge = catalog.find("AMD Instinct MI300X").unwrap().ridge(DType::Bf16).unwrap();
+        assert_eq!(format!("{ridge:.1}"), "246.7");
+    }
+
+    #[test]
+    fn a_users_chip_needs_no_source_and_a_wrong_one_is_named() {
+        let own = Catalog::parse("[[chip]]\nid='x'\nname='X'\npeaks={bf16=2}\nmemory={gbs=4}\n").unwrap();
+        assert_eq!(own.find("X").unwrap().ridge(DType::Bf16), Some(500.0));
+        let error = Catalog::parse("[[chip]]\nid='x'\nname='X'\npeaks={bf17=2}\n").unwrap_err();
+        assert!(error.to_string().contains("bf17"), "{error}");
+        assert!(matches!(Catalog::parse(""), Err(ChipError::Empty)));
+        let unknown = Catalog::builtin().find("h20o").unwrap_err().to_string();
+        assert!(unknown.contains("h20"), "{unknown}");
+    }
+}

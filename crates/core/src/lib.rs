@@ -1,0 +1,27 @@
+//! The vocabulary of gemwright, as plain data: what a framework multiplies ([`View`], [`Call`],
+//! [`Workload`]), what could multiply it ([`Chip`]) and how fast that could go at best ([`Roof`]).
+//!
+//! Pure: no threads, no clocks, no files, no unsafe code. Everything else depends on this crate and
+//! this crate on nothing of ours.
+
+mod call;
+mod chip;
+mod dims;
+mod dtype;
+mod nearest;
+mod roof;
+mod summary;
+mod table;
+mod view;
+mod workload;
+
+pub use call::{Attention, Call, Kernel, Op, Operands, Pass, Product};
+pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Units};
+pub use dims::Dims;
+pub use dtype::DType;
+pub use nearest::nearest;
+pub use roof::{Bound, Roof, RoofError};
+pub use summary::{Summary, Totals};
+pub use table::{Align, Cell, Column, Table};
+pub use view::View;
+pub use workload::{Source, Workload};

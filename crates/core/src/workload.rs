@@ -1,0 +1,85 @@
+//! The list that joins prediction, observation, execution and choice.
+
+use crate::Call;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+
+/// Where a workload came from: a model with its options, as written in the output.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Source {
+    /// Kind of source; `model` for a prediction.
+    pub kind: String,
+    /// Further facts in the order they are printed.
+    pub facts: Vec<(String, serde_json::Value)>,
+}
+
+/// Calls in order of first issue, equal ones merged.
+#[derive(Debug, Clone, Default)]
+pub struct Workload {
+    /// What was asked.
+    pub source: Source,
+    /// Parameters of the model, a tied one counted once.
+    pub parameters: Option<u64>,
+    /// What was odd about the input but readable.
+    pub warnings: Vec<String>,
+    calls: Vec<Call>,
+    /// Hash of a call's key -> positions in `calls`.
+    places: HashMap<u64, Vec<usize>>,
+}
+
+impl Workload {
+    /// The calls, in order of first issue.
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// Adds a call, or its count to an equal one.
+    pub fn push(&mut self, call: Call) {
+        if call.count == 0 {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        call.hash_key(&mut hasher);
+        let places = self.places.entry(hasher.finish()).or_default();
+        match places.iter().find(|&&at| self.calls[at].same(&call)) {
+            Some(&at) => self.calls[at].count += call.count,
+            None => {
+                places.push(self.calls.len());
+                self.calls.push(call);
+            }
+        }
+    }
+
+    /// Floating-point operations of all calls.
+    pub fn flops(&self) -> u128 {
+        self.calls.iter().map(|c| c.flops() * u128::from(c.count)).sum()
+    }
+
+    /// Bytes of all calls.
+    pub fn bytes(&self) -> u128 {
+        self.calls.iter().map(|c| c.bytes() * u128::from(c.count)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Op, Operands, Pass, View};
+
+    #[test]
+    fn equal_calls_merge_and_keep_the_order_of_first_issue() {
+        let mm = |n: i64, count| {
+            let view = |size: &[i64]| View::contiguous(size, DType::Bf16);
+            let (a, b, out) = (view(&[2, 3]), view(&[3, n]), view(&[2, n]));
+            let operands = Operands::Product { a, b, bias: None, out, alpha: 1.0, beta: 1.0 };
+            Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, inside: false, count }
+        };
+        let mut workload = Workload::default();
+        for call in [mm(4, 1), mm(5, 2), mm(4, 3), mm(6, 0)] {
+            workload.push(call);
+        }
+        let counts: Vec<u64> = workload.calls().iter().map(|c| c.count).collect();
+        assert_eq!(counts, [4, 2]);
+        assert_eq!(workload.flops(), 4 * 2 * 2 * 3 * 4 + 2 * 2 * 2 * 3 * 5);
+    }
+}

@@ -1,0 +1,45 @@
+//! The parts of a model, written with the tape's operations as their authors wrote them with
+//! PyTorch's. A declaration chooses among what stands here; nothing here knows a model's name.
+
+mod attend;
+mod attention;
+mod linear;
+mod mlp;
+mod norm;
+mod rotary;
+
+pub use attention::attention;
+pub use linear::linear;
+pub use mlp::mlp;
+pub use norm::norm;
+pub use rotary::angles;
+
+use crate::options::{AttentionWay, CacheKind};
+use gemwright_core::DType;
+use std::sync::Arc;
+
+/// One pass of a model over some tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    pub batch: i64,
+    /// New tokens per sequence.
+    pub queries: i64,
+    /// Tokens per sequence seen before.
+    pub past: i64,
+    /// How keys and values are kept; `None`: not at all.
+    pub cache: Option<CacheKind>,
+    /// Positions are given per sequence, not once for all.
+    pub own_positions: bool,
+    pub way: AttentionWay,
+    pub dtype: DType,
+    pub training: bool,
+}
+
+/// A module's path below another's; an empty part adds nothing.
+pub fn join(path: &str, part: &str) -> Arc<str> {
+    match (path.is_empty(), part.is_empty()) {
+        (true, _) => part.into(),
+        (_, true) => path.into(),
+        _ => format!("{path}.{part}").into(),
+    }
+}

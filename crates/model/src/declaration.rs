@@ -1,0 +1,524 @@
+//! What an architecture's file may say: names, extents, fusions and layout facts, nothing to compute
+//! but extents. The files are under `arch/`, one a type; ARCHITECTURE.md shows how to add one.
+
+use crate::expr::{Env, ExprError, holds};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The files, by the type they declare.
+const FILES: &[(&str, &str)] = &[
+    // Kept sorted; a new architecture is its file and this line.
+    ("bloom", include_str!("../arch/bloom.toml")),
+    ("cohere", include_str!("../arch/cohere.toml")),
+    ("falcon", include_str!("../arch/falcon.toml")),
+    ("gemma", include_str!("../arch/gemma.toml")),
+    ("gemma2", include_str!("../arch/gemma2.toml")),
+    ("gemma3_text", include_str!("../arch/gemma3_text.toml")),
+    ("glm4", include_str!("../arch/glm4.toml")),
+    ("gpt2", include_str!("../arch/gpt2.toml")),
+    ("gpt_bigcode", include_str!("../arch/gpt_bigcode.toml")),
+    ("gpt_neox", include_str!("../arch/gpt_neox.toml")),
+    ("gptj", include_str!("../arch/gptj.toml")),
+    ("granite", include_str!("../arch/granite.toml")),
+    ("llama", include_str!("../arch/llama.toml")),
+    ("mistral", include_str!("../arch/mistral.toml")),
+    ("olmo2", include_str!("../arch/olmo2.toml")),
+    ("opt", include_str!("../arch/opt.toml")),
+    ("phi", include_str!("../arch/phi.toml")),
+    ("phi3", include_str!("../arch/phi3.toml")),
+    ("plain_gpt3", include_str!("../arch/plain_gpt3.toml")),
+    ("qwen2", include_str!("../arch/qwen2.toml")),
+    ("qwen3", include_str!("../arch/qwen3.toml")),
+    ("smollm3", include_str!("../arch/smollm3.toml")),
+    ("stablelm", include_str!("../arch/stablelm.toml")),
+    ("starcoder2", include_str!("../arch/starcoder2.toml")),
+];
+
+/// The types that can be predicted.
+pub fn known_types() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+/// The declaration of a type, with what it takes over from another.
+///
+/// # Panics
+/// Never on input: a test reads every file.
+pub fn declaration(model_type: &str) -> Option<Declaration> {
+    let table = inherited(model_type)?;
+    Some(table.try_into().unwrap_or_else(|e| panic!("arch/{model_type}.toml: {e}")))
+}
+
+fn inherited(model_type: &str) -> Option<toml::Table> {
+    let (_, text) = FILES.iter().find(|(name, _)| *name == model_type)?;
+    let mut own: toml::Table = toml::from_str(text).unwrap_or_else(|e| panic!("arch/{model_type}.toml: {e}"));
+    let Some(toml::Value::String(parent)) = own.remove("like") else { return Some(own) };
+    let mut base = inherited(&parent)?;
+    // A class default is nobody's but the class's own.
+    base.remove("config");
+    overlay(&mut base, own);
+    Some(base)
+}
+
+/// Puts `own` over `base`, table by table; the word "none" takes a key away.
+fn overlay(base: &mut toml::Table, own: toml::Table) {
+    for (key, value) in own {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            (_, toml::Value::String(word)) if word == "none" => {
+                base.remove(&key);
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// One file of `arch/`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    /// The `model_type` of config.json.
+    pub model_type: String,
+    /// The fields read from config.json, each with what transformers takes when it is absent.
+    pub config: BTreeMap<String, Field>,
+    /// Further spellings of a field in published files.
+    #[serde(default)]
+    pub aliases: BTreeMap<String, String>,
+    /// What must hold, with the reason why it must.
+    #[serde(default)]
+    pub require: Vec<Requirement>,
+    pub model: Model,
+    pub layers: Layers,
+    pub block: Block,
+    pub attention: Attention,
+    pub mlp: Mlp,
+}
+
+/// A condition on the config, and what to say where it does not hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requirement {
+    pub field: String,
+    pub that: String,
+    pub why: String,
+}
+
+/// A config field. A literal is the class default and null is refused; a string is an expression
+/// that stands for an absent field and for null.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Field {
+    Bool(bool),
+    Int(i64),
+    Expression(String),
+    Full(FullField),
+}
+
+/// A field that a literal or an expression does not describe.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FullField {
+    pub kind: FieldKind,
+    /// Expression for an absent field; without it the field is required.
+    pub absent: Option<String>,
+    /// Expression for an explicit null; without it null is refused.
+    pub null: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FieldKind {
+    Int,
+    Bool,
+    Float,
+    List,
+}
+
+/// An integer or a condition: an expression, or the value itself.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Expr {
+    Bool(bool),
+    Int(i64),
+    Text(String),
+}
+
+impl Expr {
+    pub fn text(&self) -> String {
+        match self {
+            Expr::Bool(x) => x.to_string(),
+            Expr::Int(x) => x.to_string(),
+            Expr::Text(x) => x.clone(),
+        }
+    }
+}
+
+/// One value, or the first whose condition holds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Choice<T> {
+    One(T),
+    Cases(Vec<(String, T)>),
+}
+
+impl<T: Clone> Choice<T> {
+    /// `None` where no condition holds.
+    pub fn pick(&self, env: &Env) -> Result<Option<T>, ExprError> {
+        match self {
+            Choice::One(x) => Ok(Some(x.clone())),
+            Choice::Cases(cases) => {
+                for (condition, x) in cases {
+                    if holds(condition, env)? {
+                        return Ok(Some(x.clone()));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What stands around the layers. Paths are those of the transformers modules.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    pub tokens: String,
+    /// Learned positions: where, and how many rows.
+    pub positions: Option<Positions>,
+    /// Width of a token's embedding where it is not the hidden size; projections at both ends follow.
+    pub token_width: Option<TokenWidth>,
+    /// A norm on the embeddings.
+    pub tokens_norm: Option<String>,
+    pub hidden: Expr,
+    pub vocabulary: Expr,
+    pub norm: NormKind,
+    /// Norms without parameters where this holds.
+    pub norm_plain: Option<Expr>,
+    pub final_norm: Option<String>,
+    /// The final norm is there only where this holds.
+    pub final_norm_when: Option<Expr>,
+    pub head: String,
+    #[serde(default = "no")]
+    pub head_bias: Expr,
+    pub tied: Expr,
+    /// Whether a prefill that is not part of a generation fills a cache.
+    #[serde(default = "yes")]
+    pub prefill_caches: Expr,
+    /// transformers has an sdpa path for this type.
+    #[serde(default = "yes")]
+    pub sdpa: Expr,
+}
+
+fn yes() -> Expr {
+    Expr::Bool(true)
+}
+
+fn no() -> Expr {
+    Expr::Bool(false)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Positions {
+    pub at: String,
+    pub rows: Expr,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenWidth {
+    pub width: Expr,
+    pub project_in: String,
+    pub project_out: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// Root mean square, in f32, one weight.
+    Rms,
+    /// Mean and variance by hand, in f32, one weight (cohere).
+    LayerWithoutBias,
+    /// `torch.nn.LayerNorm`: weight and bias.
+    Layer,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layers {
+    pub at: String,
+    pub count: Expr,
+    /// The sliding window, none where there is none.
+    #[serde(default = "none")]
+    pub window: Expr,
+    /// Which layers slide, where config.json has no `layer_types`; `layer` counts from 0.
+    #[serde(default = "no")]
+    pub slides: Expr,
+    /// config.json may say it per layer in `layer_types`.
+    #[serde(default)]
+    pub layer_types: bool,
+}
+
+fn none() -> Expr {
+    Expr::Text("none".into())
+}
+
+/// How attention and MLP hang on the residual stream.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// The MLP reads what attention read, and both are added at once.
+    #[serde(default = "no")]
+    pub parallel: Expr,
+    /// The norms stand after the residual addition (post-norm).
+    #[serde(default = "no")]
+    pub norm_after_residual: Expr,
+    pub attention_norm: Option<Choice<String>>,
+    pub attention_after: Option<String>,
+    /// Absent in a parallel block: the MLP reads the normed input of attention.
+    pub mlp_norm: Option<Choice<String>>,
+    pub mlp_after: Option<String>,
+}
+
+/// A linear layer: where, and whether it has a bias.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    pub at: String,
+    #[serde(default = "no")]
+    pub bias: Expr,
+}
+
+/// How a linear layer is written in the model's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinearWay {
+    /// `torch.nn.functional.linear`: weight stored \[out, in\].
+    #[default]
+    Linear,
+    /// `x @ weight.T`, a bias added apart.
+    Matmul,
+    /// GPT-2's Conv1D: weight stored \[in, out\], always a bias.
+    Conv1d,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    pub at: String,
+    pub heads: Expr,
+    pub kv_heads: Expr,
+    pub head_dim: Expr,
+    #[serde(default)]
+    pub way: LinearWay,
+    /// Either three projections ...
+    pub q: Option<Linear>,
+    pub k: Option<Linear>,
+    pub v: Option<Linear>,
+    /// ... or one, cut afterwards.
+    pub qkv: Option<Linear>,
+    pub split: Option<Choice<Split>>,
+    pub out: Linear,
+    pub qk_norm: Option<QkNorm>,
+    pub rotary: Option<Rotary>,
+    #[serde(default)]
+    pub core: Core,
+    pub scale: Scale,
+    /// The query is scaled before the heads are cut.
+    #[serde(default)]
+    pub scaled_query: bool,
+    #[serde(default)]
+    pub mask: MaskRule,
+    /// Positions enter as a bias that falls with the distance.
+    #[serde(default = "no")]
+    pub alibi: Expr,
+    /// QK^T as a baddbmm in f32, in eager attention (GPT-2's option).
+    #[serde(default = "no")]
+    pub upcast: Expr,
+}
+
+/// How a fused projection is cut into q, k and v.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// All of q, then all of k, then all of v.
+    Blocks,
+    /// The same with one key and value head that is never cut into heads.
+    BlocksOneKvHead,
+    /// Per head q, k, v, cut after the heads are moved forward.
+    HeadsChunked,
+    /// Per head q, k, v, picked one by one.
+    HeadsSelected,
+    /// All query heads, then one key and one value head, copied out by index.
+    QueriesThenKv,
+    /// Per key-value head its query heads, a key and a value, copied out by index and repeated.
+    Groups,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QkNorm {
+    #[serde(default = "yes")]
+    pub when: Expr,
+    pub kind: NormKind,
+    pub over: NormOver,
+    pub q: String,
+    pub k: String,
+}
+
+/// What a norm of queries and keys runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormOver {
+    /// The whole projection, before the heads are cut.
+    Width,
+    /// Each head, before the heads are moved forward.
+    Head,
+    /// Each head with weights of its own, before the heads are moved forward.
+    EachHead,
+    /// Each head, after the heads are moved forward.
+    MovedHead,
+    /// Each head by a module of its own, after the heads are moved forward.
+    MovedHeadModules,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rotary {
+    /// The module that computes the angles by a product; absent where they come from a table.
+    pub at: Option<String>,
+    /// One product per kind of layer, not one for all.
+    #[serde(default)]
+    pub per_layer_type: bool,
+    pub kind: RotaryKind,
+    /// Which layers rotate.
+    #[serde(default = "yes")]
+    pub layers: Expr,
+    /// Dimensions rotated, where the config gives their number.
+    pub dim: Option<Expr>,
+    /// Share of the head that is rotated: the field of config.json and its class default.
+    pub share: Option<Share>,
+    #[serde(default)]
+    pub precision: RotaryPrecision,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    pub field: String,
+    pub absent: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotaryKind {
+    /// Halves of the whole head.
+    Halves,
+    /// Neighbours of the whole head.
+    Pairs,
+    /// Halves of the first part, put together with the rest again.
+    PartHalves,
+    /// Neighbours of the first part, put together with the rest again.
+    PartPairs,
+    /// As `PartPairs`, before the heads are moved forward.
+    PartPairsUnmoved,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotaryPrecision {
+    /// Angles in the model's own type.
+    #[default]
+    Model,
+    /// Angles in f32, so that the products with them are f32 too.
+    F32Angles,
+    /// Queries and keys cast to f32 first.
+    F32Heads,
+}
+
+/// The code that joins q, k and v.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Core {
+    /// transformers' attention interface: sdpa, or eager with repeated key heads.
+    #[default]
+    Interface,
+    /// Two matmuls with repeated key heads left to matmul itself, or plain sdpa (falcon).
+    Broadcast,
+    /// QK^T in f32 (gptj).
+    F32Scores,
+    /// QK^T as a baddbmm onto the position bias (bloom).
+    Baddbmm,
+}
+
+/// The factor of QK^T.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Scale {
+    /// 1 / sqrt of an extent.
+    Rsqrt { rsqrt: Expr },
+    /// A field of the config.
+    Field { field: String },
+    /// A number.
+    Constant(f64),
+    /// Left to the attention function.
+    Word(ScaleWord),
+    /// 1 / sqrt of an extent where a field is true, and divided by the layer's number where another is.
+    Gpt2 { rsqrt_when: String, extent: Expr, per_layer_when: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleWord {
+    Default,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskRule {
+    /// None, unless a sliding window is reached.
+    #[default]
+    ByWindow,
+    /// Always built.
+    Always,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mlp {
+    pub at: String,
+    pub inner: Expr,
+    #[serde(default)]
+    pub way: LinearWay,
+    /// Gate and up apart, ...
+    pub gate: Option<Linear>,
+    /// ... or up alone, ...
+    pub up: Option<Linear>,
+    /// ... or gate and up in one projection.
+    pub gate_up: Option<Linear>,
+    pub down: Linear,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_a_declaration_of_its_own_name() {
+        for name in known_types() {
+            assert_eq!(declaration(name).unwrap().model_type, name);
+        }
+        assert!(declaration("nonesuch").is_none());
+        assert!(known_types().is_sorted());
+    }
+
+    #[test]
+    fn a_like_declaration_keeps_what_it_does_not_say_but_no_default() {
+        let qwen3 = declaration("qwen3").unwrap();
+        assert_eq!(qwen3.attention.q.unwrap().at, "q_proj");
+        assert!(!qwen3.config.contains_key("mlp_bias"));
+        let phi3 = declaration("phi3").unwrap();
+        assert!(phi3.attention.q.is_none() && phi3.attention.qkv.is_some());
+    }
+}

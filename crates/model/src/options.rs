@@ -1,0 +1,102 @@
+//! What is asked of a model.
+
+use gemwright_core::DType;
+
+/// Which part of a model's life is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// A forward pass over a prompt with an empty cache.
+    Prefill,
+    /// One new token per sequence against a cache.
+    Decode,
+    /// What `model.generate()` runs: a prefill, then decode steps.
+    Generate,
+    /// A forward pass without a cache.
+    Forward,
+    /// A forward and a backward pass.
+    Train,
+}
+
+impl Phase {
+    /// The name used on the command line and in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Prefill => "prefill",
+            Phase::Decode => "decode",
+            Phase::Generate => "generate",
+            Phase::Forward => "forward",
+            Phase::Train => "train",
+        }
+    }
+}
+
+/// How transformers computes attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionWay {
+    /// `torch.nn.functional.scaled_dot_product_attention`.
+    Sdpa,
+    /// Two batched products with a softmax between them.
+    Eager,
+}
+
+impl AttentionWay {
+    /// The name used on the command line and in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            AttentionWay::Sdpa => "sdpa",
+            AttentionWay::Eager => "eager",
+        }
+    }
+}
+
+/// Which positions get logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Logits {
+    All,
+    Last,
+}
+
+/// How the keys and values of the past are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Grows with the sequence.
+    Dynamic,
+    /// So many places from the start.
+    Static(i64),
+}
+
+/// Everything that can be asked beside the model itself; an absent value has the phase's default.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct Options {
+    pub phase: Phase,
+    pub batch: i64,
+    pub seq: i64,
+    pub past: i64,
+    pub steps: i64,
+    pub attention: Option<AttentionWay>,
+    pub logits: Option<Logits>,
+    pub cache: CacheKind,
+    pub dtype: Option<DType>,
+    pub layers: Option<i64>,
+    pub recompute: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            phase: Phase::Generate,
+            batch: 1,
+            seq: 512,
+            past: 512,
+            steps: 128,
+            attention: None,
+            logits: None,
+            cache: CacheKind::Dynamic,
+            dtype: None,
+            layers: None,
+            recompute: false,
+        }
+    }
+}

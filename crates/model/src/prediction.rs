@@ -1,0 +1,235 @@
+//! A model that was read, and what it answers.
+
+use crate::architecture::Architecture;
+use crate::config::Config;
+use crate::declaration::{declaration, known_types};
+use crate::error::ModelError;
+use crate::expr::Value;
+use crate::options::{CacheKind, Logits, Options, Phase};
+use crate::predict::{attention_way, cache_bytes, predict};
+use crate::presets::preset;
+use crate::weights::{Weight, parameters, weights};
+use gemwright_core::{DType, Source, Workload, nearest};
+use serde_json::json;
+
+/// A config read and understood.
+pub struct Model {
+    name: String,
+    config: Config,
+    is_preset: bool,
+}
+
+/// The calls of a model and what people ask next.
+pub struct Prediction {
+    /// The calls, with the parameters and the warnings.
+    pub workload: Workload,
+    /// Element type of weights and activations.
+    pub dtype: DType,
+    /// Bytes of all parameters.
+    pub weight_bytes: u128,
+    /// Bytes of keys and values at the end of the phase; `None` where none are kept.
+    pub cache_bytes: Option<u128>,
+    /// Tokens per sequence that pass through the model in the phase.
+    pub tokens: u64,
+    /// One decode step at batch 1, for the question where decoding leaves the memory roof.
+    pub decode_step: Workload,
+    /// Bytes of keys and values that such a step reads.
+    pub decode_cache_bytes: u128,
+}
+
+impl Model {
+    /// The text of a config.json; `name` is what the output calls the model.
+    pub fn from_config(name: &str, file: &str, text: &str) -> Result<Model, ModelError> {
+        Ok(Model { name: name.into(), config: Config::parse(file, text)?, is_preset: false })
+    }
+
+    /// A public model by name.
+    pub fn from_preset(name: &str) -> Result<Model, ModelError> {
+        let Some(found) = preset(name) else {
+            let names: Vec<String> = crate::presets::presets().into_iter().map(|(name, _)| name).collect();
+            let nearest = nearest(name, names.iter().map(String::as_str)).map(str::to_string);
+            return Err(ModelError::UnknownPreset { name: name.into(), nearest });
+        };
+        let text = serde_json::Value::Object(found.config).to_string();
+        let config = Config::parse(&format!("preset {name}"), &text)?;
+        Ok(Model { name: name.into(), config, is_preset: true })
+    }
+
+    /// The `model_type` of the config.
+    pub fn model_type(&self) -> Option<&str> {
+        self.config.text("model_type")
+    }
+
+    /// Every parameter with its shape.
+    pub fn weights(&self, layers: Option<i64>) -> Result<Vec<Weight>, ModelError> {
+        Ok(weights(&self.architecture(layers)?.0))
+    }
+
+    /// Number of parameters, a tied one counted once.
+    pub fn parameters(&self) -> Result<u64, ModelError> {
+        Ok(parameters(&self.architecture(None)?.0))
+    }
+
+    fn architecture(&self, layers: Option<i64>) -> Result<(Architecture, Vec<String>), ModelError> {
+        let file = self.config.file.clone();
+        let Some(found) = self.config.get("model_type") else { return Err(ModelError::NoType { file }) };
+        let found = match found.as_str() {
+            Some(text) => text.to_string(),
+            None => return Err(self.config.error("model_type", format!("is {found}; it must be a text"))),
+        };
+        let Some(declared) = declaration(&found) else {
+            let nearest = nearest(&found, known_types()).map(str::to_string);
+            return Err(ModelError::UnknownType { file, found, nearest });
+        };
+        let (env, absent) = self.config.resolve(&declared)?;
+        let arch = Architecture::new(&declared, &self.config, &env, layers)?;
+        let taken = |name: &String| match env.get(name) {
+            Some(Value::Int(x)) => format!("{name} = {x}"),
+            Some(Value::Float(x)) => format!("{name} = {x}"),
+            Some(Value::Bool(x)) => format!("{name} = {x}"),
+            _ => format!("{name} = null"),
+        };
+        Ok((arch, absent.iter().map(taken).collect()))
+    }
+
+    fn dtype(&self, options: &Options) -> Result<DType, ModelError> {
+        if let Some(dtype) = options.dtype {
+            return Ok(dtype);
+        }
+        let field = if self.config.get("dtype").is_some_and(|x| !x.is_null()) { "dtype" } else { "torch_dtype" };
+        match self.config.get(field) {
+            None | Some(serde_json::Value::Null) => Ok(DType::Bf16),
+            Some(json) => json.as_str().and_then(DType::parse).ok_or_else(|| {
+                self.config.error(field, format!("is {json}; known are bfloat16, float16, float32 and float64"))
+            }),
+        }
+    }
+
+    fn warnings(&self, absent: &[String], arch: &Architecture, options: &Options) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !absent.is_empty() && !self.is_preset {
+            let kind = &arch.model_type;
+            warnings.push(format!("absent fields take transformers' defaults for {kind}: {}", absent.join(", ")));
+        }
+        if self.config.get("quantization_config").is_some_and(|x| !x.is_null()) {
+            warnings.push("quantization_config is ignored: the products are those of unquantised weights".into());
+        }
+        let tokens = self.tokens(options) + if options.phase == Phase::Decode { options.past } else { 0 };
+        if let Some((at, rows)) = &arch.positions
+            && tokens > *rows
+        {
+            warnings.push(format!("{tokens} positions are more than the {rows} that {at} holds: the real model fails"));
+        }
+        warnings
+    }
+
+    fn tokens(&self, options: &Options) -> i64 {
+        match options.phase {
+            Phase::Decode => 1,
+            Phase::Generate => options.seq + options.steps,
+            Phase::Prefill | Phase::Forward | Phase::Train => options.seq,
+        }
+    }
+
+    /// The calls the model runs in a phase.
+    pub fn predict(&self, options: &Options) -> Result<Prediction, ModelError> {
+        check(options)?;
+        let (arch, absent) = self.architecture(options.layers)?;
+        let dtype = self.dtype(options)?;
+        let mut workload = Workload::default();
+        workload.source = self.source(options, &arch, dtype)?;
+        workload.parameters = Some(parameters(&arch));
+        workload.warnings = self.warnings(&absent, &arch, options);
+        predict(&arch, options, dtype, &mut workload)?;
+
+        let past = if options.phase == Phase::Decode { options.past } else { options.seq };
+        let step = Options { phase: Phase::Decode, batch: 1, past, cache: CacheKind::Dynamic, ..options.clone() };
+        let mut decode_step = Workload::default();
+        predict(&arch, &step, dtype, &mut decode_step)?;
+        let tokens = self.tokens(options);
+        let seen = if options.phase == Phase::Decode { options.past + 1 } else { tokens };
+        let keeps = match options.phase {
+            Phase::Decode | Phase::Generate | Phase::Prefill => true,
+            Phase::Forward | Phase::Train => false,
+        };
+        Ok(Prediction {
+            dtype,
+            weight_bytes: u128::from(parameters(&arch)) * u128::from(dtype.bytes()),
+            cache_bytes: keeps.then(|| cache_bytes(&arch, options.batch, seen, options.cache, dtype)),
+            tokens: tokens as u64,
+            decode_step,
+            decode_cache_bytes: cache_bytes(&arch, 1, past + 1, CacheKind::Dynamic, dtype),
+            workload,
+        })
+    }
+
+    fn source(&self, options: &Options, arch: &Architecture, dtype: DType) -> Result<Source, ModelError> {
+        let phase = options.phase;
+        let mut facts = vec![
+            ("model", json!(self.name)),
+            ("model_type", json!(arch.model_type)),
+            ("phase", json!(phase.name())),
+            ("batch", json!(options.batch)),
+        ];
+        match phase {
+            Phase::Decode => facts.push(("past", json!(options.past))),
+            _ => facts.push(("seq", json!(options.seq))),
+        }
+        if phase == Phase::Generate {
+            facts.push(("steps", json!(options.steps)));
+        }
+        facts.push(("attention", json!(attention_way(arch, options)?.name())));
+        facts.push(("dtype", json!(dtype.name())));
+        if let Some(layers) = options.layers {
+            facts.push(("layers", json!(layers)));
+        }
+        if let Some(logits) = options.logits {
+            facts.push(("logits", json!(if logits == Logits::All { "all" } else { "last" })));
+        }
+        if let CacheKind::Static(places) = options.cache {
+            facts.push(("cache", json!(format!("static:{places}"))));
+        }
+        if options.recompute {
+            facts.push(("recompute", json!(true)));
+        }
+        let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        Ok(Source { kind: "model".into(), facts })
+    }
+}
+
+/// The most of anything that can be asked for.
+const MOST: i64 = 1 << 24;
+
+fn check(options: &Options) -> Result<(), ModelError> {
+    let bounds = [
+        ("--batch", options.batch, 1),
+        ("--seq", options.seq, 1),
+        ("--past", options.past, 0),
+        ("--steps", options.steps, 0),
+    ];
+    for (option, value, least) in bounds {
+        if !(least..=MOST).contains(&value) {
+            return Err(ModelError::Option { option, why: format!("is {value}; it must be from {least} to {MOST}") });
+        }
+    }
+    if options.recompute && options.phase != Phase::Train {
+        let why = "repeats forward calls in the backward pass: it needs --phase train".into();
+        return Err(ModelError::Option { option: "--recompute", why });
+    }
+    if let CacheKind::Static(places) = options.cache {
+        let needed = match options.phase {
+            Phase::Prefill => options.seq,
+            Phase::Decode => options.past + 1,
+            Phase::Generate => options.seq + options.steps,
+            Phase::Forward | Phase::Train => {
+                let why = format!("static:{places}: --phase {} keeps no cache", options.phase.name());
+                return Err(ModelError::Option { option: "--cache", why });
+            }
+        };
+        if !(needed..=MOST).contains(&places) {
+            let why = format!("static:{places} must have from {needed} (all tokens) to {MOST} places");
+            return Err(ModelError::Option { option: "--cache", why });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The tape replayed backwards: the layout of every gradient, and the products it takes.
+
+use super::{Tape, Var};
+use gemwright_core::{Attention, Op, Operands, Pass, View};
+use std::sync::Arc;
+
+/// How the gradient of a result becomes the gradients of what it was made of.
+pub(super) enum Back {
+    /// Exchange the dimensions back.
+    Transpose(usize, usize),
+    /// The input's own sizes, by a view or a copy.
+    Reshape,
+    /// Take the dimension away again.
+    Unsqueeze(usize),
+    /// The gradient as it is.
+    Same,
+    /// Added up over repeated dimensions; as it is where there are none.
+    SumTo,
+    /// A new row-major tensor of the input's sizes: zeros filled in, or a kernel's result.
+    Fill,
+    /// A piece for each input along a dimension.
+    Narrow(usize),
+    /// gradient · f'(input).
+    TimesInput,
+    /// gradient · the other input, added up over repeated dimensions.
+    TimesOther,
+    /// gradient · number.
+    Scaled,
+    /// Repeated over the last dimension, times a number.
+    Spread,
+    /// Two products.
+    Matrix { second_first: bool },
+    /// Two batched products.
+    Batch { second_first: bool },
+    /// A fused attention kernel's backward.
+    Attention(Attention),
+    /// A decomposed attention's backward begins here; its products follow.
+    Announce(Attention),
+}
+
+pub(super) struct Node {
+    pub inputs: Vec<Var>,
+    pub outputs: Vec<Var>,
+    pub back: Back,
+    pub module: Arc<str>,
+    pub inside: bool,
+}
+
+/// The gradients found so far, one place a tensor.
+struct Gradients(Vec<Option<View>>);
+
+impl Gradients {
+    fn add(&mut self, x: Var, gradient: View) {
+        let place = &mut self.0[x.0];
+        *place = Some(match *place {
+            None => gradient,
+            Some(earlier) => View::pointwise(&[earlier, gradient], false),
+        });
+    }
+}
+
+/// Added up over the dimensions that were repeated to get from `size` to the gradient's.
+fn sum_to(gradient: View, input: &View) -> View {
+    if gradient.size == input.size { gradient } else { View::contiguous(&input.size, gradient.dtype) }
+}
+
+impl Tape {
+    /// Replays everything from `output`, whose gradient is `gradient`, back to `input`; gives the
+    /// gradient of `input`, or `None` where nothing of it reaches `output`.
+    pub fn backward(&mut self, output: Var, gradient: View, input: Var) -> Option<View> {
+        let mut gradients = Gradients(vec![None; self.slots.len()]);
+        gradients.add(output, gradient);
+        for node in std::mem::take(&mut self.nodes).into_iter().rev() {
+            let arrived: Vec<View> = node.outputs.iter().filter_map(|x| gradients.0[x.0]).collect();
+            let Some(first) = arrived.first() else { continue };
+            self.module = node.module.clone();
+            self.inside = node.inside;
+            for (x, gradient) in self.step(&node, *first) {
+                let slot = &self.slots[x.0];
+                if slot.needs_grad {
+                    // The engine hands on a gradient of the input's own element type.
+                    let cast = gradient.dtype != slot.view.dtype;
+                    let gradient = if cast { gradient.like().with_dtype(slot.view.dtype) } else { gradient };
+                    gradients.add(x, gradient);
+                }
+            }
+        }
+        self.inside = false;
+        gradients.0[input.0]
+    }
+
+    fn step(&mut self, node: &Node, g: View) -> Vec<(Var, View)> {
+        let input = |i: usize| self.slots[node.inputs[i].0].view;
+        let one = |view: View| vec![(node.inputs[0], view)];
+        match &node.back {
+            Back::Transpose(p, q) => one(g.transpose(*p, *q)),
+            Back::Reshape => one(g.reshape(&input(0).size).0),
+            Back::Unsqueeze(d) => one(g.select(*d)),
+            Back::Same => one(g),
+            Back::SumTo => (0..node.inputs.len()).map(|i| (node.inputs[i], sum_to(g, &input(i)))).collect(),
+            Back::Fill => one(View::contiguous(&input(0).size, input(0).dtype)),
+            Back::Narrow(d) => {
+                (0..node.inputs.len()).map(|i| (node.inputs[i], g.narrow(*d, input(i).size[*d]))).collect()
+            }
+            Back::TimesInput => one(View::pointwise(&[g, input(0)], false)),
+            Back::TimesOther => (0..2)
+                .map(|i| (node.inputs[i], sum_to(View::pointwise(&[g, input(1 - i)], false), &input(i))))
+                .collect(),
+            Back::Scaled => one(View::pointwise(&[g], true)),
+            Back::Spread => one(View::pointwise(&[g.expand(&input(0).size)], true)),
+            Back::Matrix { second_first } => self.matrix_backward(node, g, *second_first),
+            Back::Batch { second_first } => self.batch_backward(node, g, *second_first),
+            Back::Attention(attention) => {
+                self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));
+                let like = |x: View| x.transpose(1, 2).like().transpose(1, 2);
+                node.inputs.iter().map(|x| (*x, like(self.slots[x.0].view))).collect()
+            }
+            Back::Announce(attention) => {
+                self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));
+                one(g)
+            }
+        }
+    }
+
+    /// The gradient of a column-major operand is computed transposed, so that it comes out
+    /// column-major too: this is why a linear layer's dW is grad^T · x.
+    fn matrix_backward(&mut self, node: &Node, g: View, second_first: bool) -> Vec<(Var, View)> {
+        let (a, b) = (self.view(node.inputs[0]), self.view(node.inputs[1]));
+        let column_major = |x: &View| x.stride[0] == 1 && x.stride[1] == x.size[0];
+        let mut product = |x: View, y: View| self.product(Op::Mm, Pass::Grad, x, y, None);
+        let mut gradient = |second: bool| match (second, column_major(if second { &b } else { &a })) {
+            (false, false) => product(g, b.t()),
+            (false, true) => product(b, g.t()).t(),
+            (true, false) => product(a.t(), g),
+            (true, true) => product(g.t(), a).t(),
+        };
+        in_order(node, second_first, &mut gradient)
+    }
+
+    fn batch_backward(&mut self, node: &Node, g: View, second_first: bool) -> Vec<(Var, View)> {
+        let (a, b) = (self.view(node.inputs[0]), self.view(node.inputs[1]));
+        let mut gradient = |second: bool| {
+            let (x, y) = if second { (a.t(), g) } else { (g, b.t()) };
+            self.product(Op::Bmm, Pass::Grad, x, y, None)
+        };
+        in_order(node, second_first, &mut gradient)
+    }
+}
+
+fn in_order(node: &Node, second_first: bool, gradient: &mut impl FnMut(bool) -> View) -> Vec<(Var, View)> {
+    let order = if second_first { [1, 0] } else { [0, 1] };
+    order.map(|i| (node.inputs[i], gradient(i == 1))).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemwright_core::{DType, Dims};
+
+    fn strides(tape: &Tape) -> Vec<(Op, Dims, Dims)> {
+        let of = |call: &gemwright_core::Call| match call.operands {
+            Operands::Product { a, b, .. } => (call.op, a.stride, b.stride),
+            Operands::Attention(_) => unreachable!("no attention here"),
+        };
+        tape.calls().iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_linear_layer_gives_its_weight_gradient_first_and_transposed() {
+        let mut tape = Tape::new(true);
+        let x = tape.input(View::contiguous(&[6, 4], DType::Bf16));
+        let w = tape.input(View::contiguous(&[5, 4], DType::Bf16).t());
+        let y = tape.mm(x, w);
+        let gradient = View::contiguous(&[6, 5], DType::Bf16);
+        assert_eq!(tape.backward(y, gradient, x), Some(View::contiguous(&[6, 4], DType::Bf16)));
+        let dims = |a: [i64; 2]| Dims::new(&a);
+        assert_eq!(
+            strides(&tape),
+            [
+                (Op::Mm, dims([4, 1]), dims([1, 4])),
+                (Op::Mm, dims([1, 5]), dims([4, 1])),
+                (Op::Mm, dims([5, 1]), dims([4, 1]))
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_reach_the_output_has_no_gradient() {
+        let mut tape = Tape::new(true);
+        let x = tape.input(View::contiguous(&[2, 2], DType::F32));
+        let y = tape.input(View::contiguous(&[2, 2], DType::F32));
+        let z = tape.map(x);
+        assert_eq!(tape.backward(z, View::contiguous(&[2, 2], DType::F32), y), None);
+    }
+}
