@@ -259,16 +259,12 @@ impl Call {
             && self.operands == other.operands
     }
 
-    /// Feeds what [`Call::same`] compares to a hasher.
-    pub fn hash_key<H: Hasher>(&self, state: &mut H) {
-        (self.op, self.pass, &self.module, self.inside).hash(state);
+    /// Feeds a hasher with what tells most calls apart; [`Call::same`] decides.
+    pub(crate) fn hash_key<H: Hasher>(&self, state: &mut H) {
+        (self.op, self.pass, self.module.len()).hash(state);
         match &self.operands {
-            Operands::Product { a, b, bias, out, alpha, beta } => {
-                (a, b, bias, out, alpha.to_bits(), beta.to_bits()).hash(state);
-            }
-            Operands::Attention(x) => {
-                (x.q, x.k, x.v, x.mask, x.is_causal, x.enable_gqa, x.scale.map(f64::to_bits), x.kernel).hash(state);
-            }
+            Operands::Product { a, b, .. } => (a, b).hash(state),
+            Operands::Attention(x) => (x.q, x.k).hash(state),
         }
     }
 }

@@ -110,7 +110,7 @@ mod tests {
             beta: 1.0,
         };
         let mut workload = Workload::default();
-        workload.push(Call {
+        workload.push(&Call {
             op: Op::Mm,
             pass: Pass::Forward,
             module: "m".into(),

@@ -65,14 +65,16 @@ impl View {
 
     /// Every element once, without holes, in some order of the dimensions.
     pub fn is_dense(&self) -> bool {
-        let mut dims: Vec<usize> = (0..self.rank()).filter(|&d| self.size[d] != 1).collect();
-        dims.sort_by_key(|&d| self.stride[d]);
+        let mut left = (0..self.rank()).filter(|&d| self.size[d] != 1).count();
         let mut step = 1;
-        dims.iter().all(|&d| {
-            let fits = self.stride[d] == step;
-            step *= self.size[d];
-            fits
-        })
+        // From the innermost dimension outwards, each begins where the one inside it ends.
+        while left > 0 {
+            let next = (0..self.rank()).find(|&d| self.size[d] != 1 && self.stride[d] == step);
+            let Some(d) = next else { return false };
+            step *= self.size[d].max(1);
+            left -= 1;
+        }
+        true
     }
 
     /// The same tensor with another element type; a view of it, not what a cast allocates.
@@ -175,8 +177,12 @@ impl View {
     /// The result of a pointwise operation, laid out as PyTorch's TensorIterator lays it out.
     ///
     /// `number` says that a scalar takes part: it has another shape, which closes two short cuts.
+    ///
+    /// # Panics
+    /// If there are more than four operands.
     pub fn pointwise(operands: &[View], number: bool) -> View {
         let dtype = operands.iter().map(|v| v.dtype).reduce(DType::promote).unwrap_or(DType::F32);
+        assert!(operands.len() <= 4, "a pointwise operation of {} tensors", operands.len());
         let rank = operands.iter().map(View::rank).max().unwrap_or(0);
         let mut size = Dims::filled(rank, 1);
         for v in operands {
@@ -193,8 +199,11 @@ impl View {
                 return operands[0].with_dtype(dtype);
             }
         }
-        let strides: Vec<Dims> = operands.iter().map(|v| broadcast_strides(v, &size)).collect();
-        View::ordered(&size, &strides, dtype)
+        let mut strides = [Dims::filled(0, 0); 4];
+        for (place, view) in strides.iter_mut().zip(operands) {
+            *place = broadcast_strides(view, &size);
+        }
+        View::ordered(&size, &strides[..operands.len()], dtype)
     }
 
     /// A dense tensor of `size` whose dimensions are nested as in `strides`, the first operand that
@@ -216,7 +225,11 @@ impl View {
             std::cmp::Ordering::Equal
         };
         // An insertion sort that lets ambiguous pairs pass, innermost dimension first.
-        let mut order: Vec<usize> = (0..size.len()).rev().collect();
+        let mut order = [0; Dims::MAX];
+        let order = &mut order[..size.len()];
+        for (place, d) in order.iter_mut().zip((0..size.len()).rev()) {
+            *place = d;
+        }
         for i in 1..order.len() {
             let mut at = i;
             for j in (0..i).rev() {
@@ -232,7 +245,7 @@ impl View {
         }
         let mut stride = Dims::filled(size.len(), 1);
         let mut step = 1;
-        for d in order {
+        for &mut d in order {
             stride[d] = step;
             step *= size[d].max(1);
         }

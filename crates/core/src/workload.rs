@@ -2,7 +2,7 @@
 
 use crate::Call;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 
 /// Where a workload came from: a model with its options, as written in the output.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -23,8 +23,8 @@ pub struct Workload {
     /// What was odd about the input but readable.
     pub warnings: Vec<String>,
     calls: Vec<Call>,
-    /// Hash of a call's key -> positions in `calls`.
-    places: HashMap<u64, Vec<usize>>,
+    /// Hash of a call's key -> its position in `calls`; the next free number where two keys meet.
+    places: HashMap<u64, usize>,
 }
 
 impl Workload {
@@ -34,20 +34,28 @@ impl Workload {
     }
 
     /// Adds a call, or its count to an equal one.
-    pub fn push(&mut self, call: Call) {
-        if call.count == 0 {
+    pub fn push(&mut self, call: &Call) {
+        self.push_times(call, 1);
+    }
+
+    /// Adds a call so many times over.
+    pub fn push_times(&mut self, call: &Call, times: u64) {
+        let count = call.count * times;
+        if count == 0 {
             return;
         }
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Mix(0);
         call.hash_key(&mut hasher);
-        let places = self.places.entry(hasher.finish()).or_default();
-        match places.iter().find(|&&at| self.calls[at].same(&call)) {
-            Some(&at) => self.calls[at].count += call.count,
-            None => {
-                places.push(self.calls.len());
-                self.calls.push(call);
+        let mut key = hasher.finish();
+        while let Some(&at) = self.places.get(&key) {
+            if self.calls[at].same(call) {
+                self.calls[at].count += count;
+                return;
             }
+            key = key.wrapping_add(1);
         }
+        self.places.insert(key, self.calls.len());
+        self.calls.push(Call { count, ..call.clone() });
     }
 
     /// Floating-point operations of all calls.
@@ -58,6 +66,23 @@ impl Workload {
     /// Bytes of all calls.
     pub fn bytes(&self) -> u128 {
         self.calls.iter().map(|c| c.bytes() * u128::from(c.count)).sum()
+    }
+}
+
+/// A quick hash for keys that nobody chooses to make us slow: a wrong guess costs one comparison.
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -76,7 +101,7 @@ mod tests {
         };
         let mut workload = Workload::default();
         for call in [mm(4, 1), mm(5, 2), mm(4, 3), mm(6, 0)] {
-            workload.push(call);
+            workload.push(&call);
         }
         let counts: Vec<u64> = workload.calls().iter().map(|c| c.count).collect();
         assert_eq!(counts, [4, 2]);

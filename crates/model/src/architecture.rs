@@ -277,22 +277,23 @@ impl Facts<'_> {
     }
 
     fn scale(&self, scale: &decl::Scale, layer: i64) -> Result<Option<f64>, ModelError> {
-        match scale {
-            decl::Scale::Rsqrt { rsqrt } => Ok(Some((self.extent(rsqrt)? as f64).powf(-0.5))),
-            decl::Scale::Constant(x) => Ok(Some(*x)),
-            decl::Scale::Word(decl::ScaleWord::Default) => Ok(None),
-            decl::Scale::Field { field } => match self.env.get(field) {
-                Some(Value::Float(x)) => Ok(Some(*x)),
-                Some(Value::Int(x)) => Ok(Some(*x as f64)),
-                _ => Err(self.config.error(field, "must be a number")),
+        let holds = |when: &Option<String>, otherwise| match when {
+            Some(when) => self.config.holds(when, self.env),
+            None => Ok(otherwise),
+        };
+        let base = match (&scale.rsqrt, &scale.field, scale.constant) {
+            (Some(extent), ..) if holds(&scale.rsqrt_when, true)? => (self.extent(extent)? as f64).powf(-0.5),
+            (Some(_), ..) => 1.0,
+            (None, Some(field), _) => match self.env.get(field) {
+                Some(Value::Float(x)) => *x,
+                Some(Value::Int(x)) => *x as f64,
+                _ => return Err(self.config.error(field, "must be a number")),
             },
-            decl::Scale::Gpt2 { rsqrt_when, extent, per_layer_when } => {
-                let scaled = self.config.holds(rsqrt_when, self.env)?;
-                let base = if scaled { (self.extent(extent)? as f64).powf(-0.5) } else { 1.0 };
-                let per_layer = self.config.holds(per_layer_when, self.env)?;
-                Ok(Some(if per_layer { base / (layer + 1) as f64 } else { base }))
-            }
-        }
+            (None, None, Some(number)) => number,
+            (None, None, None) => return Ok(None),
+        };
+        let per_layer = holds(&scale.per_layer_when, false)?;
+        Ok(Some(if per_layer { base / (layer + 1) as f64 } else { base }))
     }
 
     fn block(&self, block: &decl::Block) -> Result<Block, ModelError> {

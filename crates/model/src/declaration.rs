@@ -324,6 +324,7 @@ pub struct Attention {
     pub rotary: Option<Rotary>,
     #[serde(default)]
     pub core: Core,
+    #[serde(default)]
     pub scale: Scale,
     /// The query is scaled before the heads are cut.
     #[serde(default)]
@@ -452,26 +453,20 @@ pub enum Core {
     Baddbmm,
 }
 
-/// The factor of QK^T.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub enum Scale {
-    /// 1 / sqrt of an extent.
-    Rsqrt { rsqrt: Expr },
+/// The factor of QK^T; nothing said: left to the attention function.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// 1 / sqrt of an extent ...
+    pub rsqrt: Option<Expr>,
+    /// ... or 1, where this does not hold.
+    pub rsqrt_when: Option<String>,
     /// A field of the config.
-    Field { field: String },
+    pub field: Option<String>,
     /// A number.
-    Constant(f64),
-    /// Left to the attention function.
-    Word(ScaleWord),
-    /// 1 / sqrt of an extent where a field is true, and divided by the layer's number where another is.
-    Gpt2 { rsqrt_when: String, extent: Expr, per_layer_when: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScaleWord {
-    Default,
+    pub constant: Option<f64>,
+    /// Divided by the layer's number, counted from 1, where this holds.
+    pub per_layer_when: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

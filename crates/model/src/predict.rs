@@ -33,10 +33,7 @@ pub fn predict(arch: &Architecture, options: &Options, dtype: DType, workload: &
         Phase::Generate => {
             let run = Run { cache, own_positions: options.batch > 1, ..run };
             forward(arch, &run, logits.unwrap_or(Logits::Last), workload)?;
-            (0..options.steps).try_for_each(|step| {
-                let run = Run { queries: 1, past: options.seq + step, ..run };
-                forward(arch, &run, Logits::All, workload)
-            })
+            decode_steps(arch, &Run { queries: 1, past: options.seq, ..run }, options.steps, workload)
         }
         Phase::Train => train(arch, &Run { training: true, ..run }, options.recompute, workload),
     }
@@ -67,9 +64,9 @@ fn kinds(arch: &Architecture) -> Vec<(Layer, u64)> {
     kinds
 }
 
-fn push(workload: &mut Workload, calls: &[Call], pass: Pass, times: u64) {
+fn push(workload: &mut Workload, calls: &[Call], times: u64) {
     for call in calls {
-        workload.push(Call { pass, count: call.count * times, ..call.clone() });
+        workload.push_times(call, times);
     }
 }
 
@@ -79,13 +76,34 @@ fn hidden_state(arch: &Architecture, run: &Run) -> View {
 
 fn forward(arch: &Architecture, run: &Run, logits: Logits, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, run)?;
-    let stem = stem(arch, run);
-    push(workload, stem.tape.calls(), Pass::Forward, 1);
-    for (layer, count) in kinds(arch) {
-        push(workload, one_layer(arch, &layer, run).tape.calls(), Pass::Forward, count);
-    }
-    push(workload, head(arch, run, logits).tape.calls(), Pass::Forward, 1);
+    push(workload, stem(arch, run).tape.calls(), 1);
+    all_layers(arch, run, &kinds(arch), workload);
+    push(workload, head(arch, run, logits).tape.calls(), 1);
     Ok(())
+}
+
+/// One token after the other. Only the layers see how long the past is, so the rest is issued once
+/// for all steps.
+fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Workload) -> Result<(), ModelError> {
+    check_size(arch, &Run { past: first.past + steps, ..*first })?;
+    let kinds = kinds(arch);
+    let times = steps as u64;
+    for step in 0..steps {
+        if step == 0 {
+            push(workload, stem(arch, first).tape.calls(), times);
+        }
+        all_layers(arch, &Run { past: first.past + step, ..*first }, &kinds, workload);
+        if step == 0 {
+            push(workload, head(arch, first, Logits::All).tape.calls(), times);
+        }
+    }
+    Ok(())
+}
+
+fn all_layers(arch: &Architecture, run: &Run, kinds: &[(Layer, u64)], workload: &mut Workload) {
+    for (layer, count) in kinds {
+        push(workload, one_layer(arch, layer, run).tape.calls(), *count);
+    }
 }
 
 /// Forward, then everything backwards: the head, the layers from the last, the stem.
@@ -96,21 +114,22 @@ fn train(arch: &Architecture, run: &Run, recompute: bool, workload: &mut Workloa
         kinds(arch).into_iter().map(|(layer, count)| (one_layer(arch, &layer, run), count)).collect();
     let mut head = head(arch, run, Logits::All);
 
-    push(workload, stem.tape.calls(), Pass::Forward, 1);
+    push(workload, stem.tape.calls(), 1);
     for (layer, count) in &layers {
-        push(workload, layer.tape.calls(), Pass::Forward, *count);
+        push(workload, layer.tape.calls(), *count);
     }
-    push(workload, head.tape.calls(), Pass::Forward, 1);
+    push(workload, head.tape.calls(), 1);
 
-    push(workload, head.backward(), Pass::Grad, 1);
+    push(workload, head.backward(), 1);
     order_backward(arch, &mut layers);
     for (layer, count) in &mut layers {
         if recompute {
-            push(workload, layer.tape.calls(), Pass::Recompute, *count);
+            let again = |call: &Call| Call { pass: Pass::Recompute, ..call.clone() };
+            push(workload, &layer.tape.calls().iter().map(again).collect::<Vec<_>>(), *count);
         }
-        push(workload, layer.backward(), Pass::Grad, *count);
+        push(workload, layer.backward(), *count);
     }
-    push(workload, stem.backward(), Pass::Grad, 1);
+    push(workload, stem.backward(), 1);
     Ok(())
 }
 
@@ -173,8 +192,9 @@ fn block(tape: &mut Tape, x: Var, arch: &Architecture, layer: &Layer, run: &Run)
     let path = join(&arch.layers_at, "*");
     let facts = &arch.block;
     let normed = |tape: &mut Tape, x: Var, name: &Option<String>| match name {
-        Some(_) => norm(tape, x, arch.norm),
-        None => x,
+        // It keeps the residual stream row-major: without a backward pass there is nothing to record.
+        Some(_) if run.training => norm(tape, x, arch.norm),
+        _ => x,
     };
     let attend = |tape: &mut Tape, x: Var| attention(tape, x, &arch.attention, layer, &path, run);
     let feed = |tape: &mut Tape, x: Var| mlp(tape, x, &arch.mlp, &path, run.dtype);
@@ -205,7 +225,7 @@ fn head(arch: &Architecture, run: &Run, logits: Logits) -> Piece {
     let mut tape = Tape::new(run.training);
     let input = tape.input(hidden_state(arch, run));
     let mut x = input;
-    if arch.final_norm.is_some() {
+    if arch.final_norm.is_some() && run.training {
         x = norm(&mut tape, x, arch.norm);
     }
     if let Some(projection) = &arch.project_out {

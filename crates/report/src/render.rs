@@ -77,7 +77,7 @@ pub fn json_rows(table: &Table) -> Value {
 }
 
 /// An integer of any size; JSON's own integers end at 64 bits here.
-pub(crate) fn integer(value: u128) -> Value {
+fn integer(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value as f64), |small| json!(small))
 }
 

@@ -1,92 +1,155 @@
-//! The JSON of a workload: the format that is saved, exchanged and checked.
+//! The JSON of a workload: the format that is saved, exchanged and checked. Written call by call,
+//! without a tree of values in between: a generation has thousands of calls.
 
-use crate::render::integer;
-use gemwright_core::{Attention, Call, Chip, Operands, Product, Roof, RoofError, View, Workload};
-use serde_json::{Map, Value, json};
+use gemwright_core::{Attention, Call, Chip, Operands, Product, Roof, RoofError, Workload};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 /// Version of the format; a field is added, never renamed, without a new one.
 const FORMAT: u32 = 1;
 
-/// The whole workload; with a chip each call has its roof.
-pub fn workload_json(workload: &Workload, chip: Option<&Chip>) -> Result<Value, RoofError> {
-    let mut source = Map::new();
-    source.insert("source".into(), json!(workload.source.kind));
-    source.extend(workload.source.facts.iter().cloned());
-    let calls = workload.calls().iter().map(|c| call_json(c, chip)).collect::<Result<Vec<_>, _>>()?;
-    Ok(json!({
-        "format": FORMAT,
-        "gemwright": env!("CARGO_PKG_VERSION"),
-        "workload": source,
-        "parameters": workload.parameters,
-        "warnings": workload.warnings,
-        "calls": calls,
-    }))
-}
-
-fn view(view: &View) -> Value {
-    json!(view)
-}
-
-fn product(product: &Product) -> Value {
-    json!({"batch": product.batch, "m": product.m, "n": product.n, "k": product.k})
-}
-
-fn call_json(call: &Call, chip: Option<&Chip>) -> Result<Value, RoofError> {
-    let mut out = Map::new();
-    let mut put = |name: &str, value: Value| {
-        out.insert(name.into(), value);
+/// The whole workload; with a chip each call has its roof. `summary` is written along where there is one.
+pub fn workload_json(workload: &Workload, chip: Option<&Chip>, summary: Option<&Value>) -> Result<String, RoofError> {
+    let roofs = match chip {
+        Some(chip) => workload.calls().iter().map(|c| Roof::of(c, chip).map(Some)).collect::<Result<Vec<_>, _>>()?,
+        None => vec![None; workload.calls().len()],
     };
-    put("op", json!(call.op.name()));
-    put("pass", json!(call.pass.name()));
-    put("module", json!(&*call.module));
-    if call.inside {
-        put("inside", json!("scaled_dot_product_attention"));
+    let document = Document { workload, chip, roofs: &roofs, summary };
+    Ok(serde_json::to_string(&document).expect("writing to memory does not fail"))
+}
+
+struct Document<'a> {
+    workload: &'a Workload,
+    chip: Option<&'a Chip>,
+    roofs: &'a [Option<Roof>],
+    summary: Option<&'a Value>,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("format", &FORMAT)?;
+        out.serialize_entry("gemwright", env!("CARGO_PKG_VERSION"))?;
+        out.serialize_entry("workload", &SourceJson(self.workload))?;
+        out.serialize_entry("parameters", &self.workload.parameters)?;
+        out.serialize_entry("warnings", &self.workload.warnings)?;
+        if let Some(summary) = self.summary {
+            out.serialize_entry("summary", summary)?;
+        }
+        out.serialize_entry("calls", &Calls(self))?;
+        out.end()
     }
-    match &call.operands {
-        Operands::Product { a, b, bias, out: result, alpha, beta } => {
-            put("a", view(a));
-            put("b", view(b));
-            put("bias", json!(bias));
-            put("out", view(result));
-            for (name, factor) in [("alpha", alpha), ("beta", beta)] {
-                if *factor != 1.0 {
-                    put(name, json!(factor));
+}
+
+struct SourceJson<'a>(&'a Workload);
+
+impl Serialize for SourceJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("source", &self.0.source.kind)?;
+        for (name, value) in &self.0.source.facts {
+            out.serialize_entry(name, value)?;
+        }
+        out.end()
+    }
+}
+
+struct Calls<'a>(&'a Document<'a>);
+
+impl Serialize for Calls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_seq(Some(self.0.roofs.len()))?;
+        for (call, roof) in self.0.workload.calls().iter().zip(self.0.roofs) {
+            let roof = roof.zip(self.0.chip).map(|(roof, chip)| RoofJson { chip: &chip.id, roof });
+            out.serialize_element(&CallJson { call, roof })?;
+        }
+        out.end()
+    }
+}
+
+struct RoofJson<'a> {
+    chip: &'a str,
+    roof: Roof,
+}
+
+impl Serialize for RoofJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(3))?;
+        out.serialize_entry("chip", self.chip)?;
+        out.serialize_entry("bound", &self.roof.bound)?;
+        out.serialize_entry("seconds", &self.roof.seconds)?;
+        out.end()
+    }
+}
+
+struct ProductJson(Product);
+
+impl Serialize for ProductJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(4))?;
+        for (name, extent) in [("batch", self.0.batch), ("m", self.0.m), ("n", self.0.n), ("k", self.0.k)] {
+            out.serialize_entry(name, &extent)?;
+        }
+        out.end()
+    }
+}
+
+struct CallJson<'a> {
+    call: &'a Call,
+    roof: Option<RoofJson<'a>>,
+}
+
+impl Serialize for CallJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let call = self.call;
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("op", call.op.name())?;
+        out.serialize_entry("pass", call.pass.name())?;
+        out.serialize_entry("module", &*call.module)?;
+        if call.inside {
+            out.serialize_entry("inside", "scaled_dot_product_attention")?;
+        }
+        match &call.operands {
+            Operands::Product { a, b, bias, out: result, alpha, beta } => {
+                out.serialize_entry("a", a)?;
+                out.serialize_entry("b", b)?;
+                out.serialize_entry("bias", bias)?;
+                out.serialize_entry("out", result)?;
+                for (name, factor) in [("alpha", alpha), ("beta", beta)] {
+                    if *factor != 1.0 {
+                        out.serialize_entry(name, factor)?;
+                    }
                 }
             }
+            Operands::Attention(attention) => attention_fields(attention, &mut out)?,
         }
-        Operands::Attention(attention) => attention_json(attention, &mut put),
-    }
-    put("count", json!(call.count));
-    put("product", call.product().map_or(Value::Null, |p| product(&p)));
-    if matches!(call.operands, Operands::Attention(_)) {
-        put("products", call.attention_products().iter().map(product).collect());
-        put("flops_causal", integer(call.flops_causal()));
-    }
-    put("flops", integer(call.flops()));
-    put("bytes", integer(call.bytes()));
-    put("intensity", json!(call.intensity()));
-    let roof = match chip {
-        Some(chip) => {
-            let roof = Roof::of(call, chip)?;
-            json!({"chip": chip.id, "bound": roof.bound, "seconds": roof.seconds})
+        out.serialize_entry("count", &call.count)?;
+        out.serialize_entry("product", &call.product().map(ProductJson))?;
+        if matches!(call.operands, Operands::Attention(_)) {
+            let products: Vec<ProductJson> = call.attention_products().into_iter().map(ProductJson).collect();
+            out.serialize_entry("products", &products)?;
+            out.serialize_entry("flops_causal", &call.flops_causal())?;
         }
-        None => Value::Null,
-    };
-    put("roof", roof);
-    put("measured", Value::Null);
-    Ok(Value::Object(out))
+        out.serialize_entry("flops", &call.flops())?;
+        out.serialize_entry("bytes", &call.bytes())?;
+        out.serialize_entry("intensity", &call.intensity())?;
+        out.serialize_entry("roof", &self.roof)?;
+        out.serialize_entry("measured", &None::<u8>)?;
+        out.end()
+    }
 }
 
-fn attention_json(a: &Attention, put: &mut impl FnMut(&str, Value)) {
-    put("kernel", json!(a.kernel.name()));
-    put("q", view(&a.q));
-    put("k", view(&a.k));
-    put("v", view(&a.v));
-    put("mask", json!(a.mask));
-    put("out", view(&a.out));
-    put("bias", Value::Null);
-    put("is_causal", json!(a.is_causal));
-    put("enable_gqa", json!(a.enable_gqa));
-    put("scale", json!(a.scale));
-    put("dropout", json!(0.0));
+fn attention_fields<M: SerializeMap>(a: &Attention, out: &mut M) -> Result<(), M::Error> {
+    out.serialize_entry("kernel", a.kernel.name())?;
+    for (name, view) in [("q", &a.q), ("k", &a.k), ("v", &a.v)] {
+        out.serialize_entry(name, view)?;
+    }
+    out.serialize_entry("mask", &a.mask)?;
+    out.serialize_entry("out", &a.out)?;
+    out.serialize_entry("bias", &None::<u8>)?;
+    out.serialize_entry("is_causal", &a.is_causal)?;
+    out.serialize_entry("enable_gqa", &a.enable_gqa)?;
+    out.serialize_entry("scale", &a.scale)?;
+    out.serialize_entry("dropout", &0.0)
 }

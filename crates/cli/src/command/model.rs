@@ -61,9 +61,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let chip = chip.as_ref();
     args.output.warn(&prediction.workload.warnings);
     if args.output.format == Format::Json {
-        let mut out = report::workload_json(&prediction.workload, chip)?;
-        out["summary"] = summary_json(&prediction, args, chip)?;
-        return args.output.write(&out.to_string());
+        let summary = summary_json(&prediction, args, chip)?;
+        return args.output.write(&report::workload_json(&prediction.workload, chip, Some(&summary))?);
     }
     let table = calls_table(&prediction.workload, chip, args.sort)?;
     let text = args.output.table(&table);

@@ -66,7 +66,7 @@ fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
     let operands =
         Operands::Product { a: view([m, k]), b: view([k, n]), bias: None, out: view([m, n]), alpha: 1.0, beta: 1.0 };
     let mut workload = Workload::default();
-    workload.push(Call { op: Op::Mm, pass: Pass::Forward, module: "".into(), operands, inside: false, count: 1 });
+    workload.push(&Call { op: Op::Mm, pass: Pass::Forward, module: "".into(), operands, inside: false, count: 1 });
     Ok(workload)
 }
 

@@ -36,20 +36,20 @@ pub fn attend(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: 
 
 /// The mask given to the attention function, if one is.
 fn mask(facts: &Facts, layer: &Layer, run: &Run, keys: i64) -> Option<View> {
-    let plain = |dtype| {
-        let one = View::contiguous(&[1, 1, run.queries, keys], dtype);
-        Some(one.expand(&[run.batch, 1, run.queries, keys]))
-    };
+    // Where positions come per sequence, so does padding, and the mask is not shared by the batch.
+    let rows = if run.own_positions { run.batch } else { 1 };
+    let one = View::contiguous(&[rows, 1, run.queries, keys], DType::Bool);
+    let plain = Some(one.expand(&[run.batch, 1, run.queries, keys]));
     match facts.mask {
         MaskRule::Always if facts.alibi => {
             Some(View::contiguous(&[run.batch, facts.heads, run.queries, keys], run.dtype))
         }
-        MaskRule::Always => plain(DType::Bool),
+        MaskRule::Always => plain,
         MaskRule::ByWindow => {
             let reached = layer.window.is_some_and(|window| keys >= window);
             // Of a static cache most places are empty, which one query cannot tell without a mask.
             let partly_filled = matches!(run.cache, Some(CacheKind::Static(_))) && run.queries == 1;
-            if reached || partly_filled { plain(DType::Bool) } else { None }
+            plain.filter(|_| reached || partly_filled)
         }
     }
 }

@@ -103,14 +103,14 @@ fn cut(tape: &mut Tape, x: Var, split: Split, facts: &Attention, run: &Run) -> H
             let x = tape.reshape(x, &[batch, tokens, count, 3, dim]);
             let [q, k, v] = [0; 3].map(|_| {
                 let one = tape.select(x, 3);
-                tape.transpose(one, 1, 2)
+                moved(tape, one)
             });
             Heads { q, k, v }
         }
         Split::QueriesThenKv => {
             let x = tape.reshape(x, &shape(count + 2));
             let (q, k, v) = (tape.narrow(x, 2, count), tape.index(x, 2), tape.index(x, 2));
-            let [q, k, v] = [q, k, v].map(|x| tape.transpose(x, 1, 2));
+            let [q, k, v] = [q, k, v].map(|x| moved(tape, x));
             Heads { q, k, v }
         }
         Split::Groups => {
@@ -120,11 +120,18 @@ fn cut(tape: &mut Tape, x: Var, split: Split, facts: &Attention, run: &Run) -> H
             let [q, k, v] = [q, k, v].map(|x| {
                 let x = tape.expand(x, &[batch, tokens, kv, group, dim]);
                 let x = tape.reshape(x, &shape(count));
-                tape.transpose(x, 1, 2)
+                moved(tape, x)
             });
             Heads { q, k, v }
         }
     }
+}
+
+/// Heads before tokens, then a reshape to the same sizes, which settles the strides of sizes of 1.
+fn moved(tape: &mut Tape, x: Var) -> Var {
+    let x = tape.transpose(x, 1, 2);
+    let size = tape.view(x).size;
+    tape.reshape(x, &size)
 }
 
 /// Rotated, where this layer rotates, with the heads before the tokens.

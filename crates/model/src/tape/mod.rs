@@ -32,7 +32,9 @@ pub struct Tape {
 impl Tape {
     /// An empty tape; one that trains remembers how to go backwards.
     pub fn new(training: bool) -> Tape {
-        Tape { slots: vec![], nodes: vec![], calls: vec![], training, module: "".into(), inside: false }
+        // A layer makes a hundred tensors or so.
+        let slots = Vec::with_capacity(128);
+        Tape { slots, nodes: vec![], calls: Vec::with_capacity(16), training, module: "".into(), inside: false }
     }
 
     /// The calls issued so far, in order.
