@@ -1,5 +1,6 @@
 //! Holds `gemwright model` to what transformers really runs: every call of every recorded run, in
 //! order, with sizes, strides, dtypes, modules and counts. The format is scripts/golden.py's.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -10,7 +11,8 @@ fn tensor(t: &Value) -> String {
     if t.is_null() {
         return "-".into();
     }
-    let numbers = |name: &str| -> Vec<i64> { t[name].as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect() };
+    let numbers =
+        |name: &str| -> Vec<i64> { t[name].as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect() };
     let (size, stride) = (numbers("size"), numbers("stride"));
     let mut row_major = vec![1; size.len()];
     for d in (1..size.len()).rev() {
@@ -66,7 +68,8 @@ fn line(call: &Value) -> String {
 fn arguments(run: &Value) -> Vec<String> {
     let decode = run["phase"] == "decode";
     let mut words = Vec::new();
-    for (field, flag) in [("phase", "--phase"), ("batch", "--batch"), ("past", "--past"), ("steps", "--steps"), ("seq", "--seq")]
+    for (field, flag) in
+        [("phase", "--phase"), ("batch", "--batch"), ("past", "--past"), ("steps", "--steps"), ("seq", "--seq")]
     {
         let asked = match field {
             "past" => decode,

@@ -24,8 +24,8 @@ pub fn chips(names: &[String]) -> Result<Vec<Chip>, Error> {
 
 /// The chips of a user's own file.
 pub fn own(path: &str) -> Result<Vec<Chip>, Error> {
-    let text = std::fs::read_to_string(Path::new(path))
-        .map_err(|e| Error::File { path: path.into(), why: e.to_string() })?;
+    let text =
+        std::fs::read_to_string(Path::new(path)).map_err(|e| Error::File { path: path.into(), why: e.to_string() })?;
     let catalog = Catalog::parse(&text).map_err(|e| Error::File { path: path.into(), why: e.to_string() })?;
     Ok(catalog.chips)
 }

@@ -161,7 +161,14 @@ impl Attention {
 #[allow(missing_docs)]
 pub enum Operands {
     /// `out = beta · bias + alpha · a · b`; a leading batch in all of them for bmm and baddbmm.
-    Product { a: View, b: View, bias: Option<View>, out: View, alpha: f64, beta: f64 },
+    Product {
+        a: View,
+        b: View,
+        bias: Option<View>,
+        out: View,
+        alpha: f64,
+        beta: f64,
+    },
     Attention(Attention),
 }
 
@@ -213,7 +220,7 @@ impl Call {
             Operands::Attention(attention) => {
                 let (all, left) = attention.pairs();
                 // `flops` is a sum of terms proportional to the pairs, so this is exact.
-                if all == 0 { 0 } else { self.flops() / all * left }
+                self.flops().checked_div(all).unwrap_or(0) * left
             }
             Operands::Product { .. } => self.flops(),
         }

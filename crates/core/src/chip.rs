@@ -197,13 +197,12 @@ impl Catalog {
     /// The chip of that id, name or alias, whatever the case.
     pub fn find(&self, name: &str) -> Result<&Chip, ChipError> {
         let is = |other: &str| other.eq_ignore_ascii_case(name);
-        self.chips
-            .iter()
-            .find(|c| is(&c.id) || is(&c.name) || c.aliases.iter().any(|a| is(a)))
-            .ok_or_else(|| ChipError::Unknown {
+        self.chips.iter().find(|c| is(&c.id) || is(&c.name) || c.aliases.iter().any(|a| is(a))).ok_or_else(|| {
+            ChipError::Unknown {
                 name: name.into(),
                 nearest: nearest(name, self.chips.iter().map(|c| c.id.as_str())).map(str::to_string),
-            })
+            }
+        })
     }
 
     /// The sources behind a figure's letters, in words.

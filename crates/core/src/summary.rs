@@ -110,14 +110,7 @@ mod tests {
             beta: 1.0,
         };
         let mut workload = Workload::default();
-        workload.push(&Call {
-            op: Op::Mm,
-            pass: Pass::Forward,
-            module: "m".into(),
-            operands,
-            inside: false,
-            count: 3,
-        });
+        workload.push(&Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, inside: false, count: 3 });
         workload
     }
 

@@ -131,13 +131,8 @@ impl Architecture {
         let model = &declaration.model;
         let hidden = facts.extent(&model.hidden)?;
         let vocabulary = facts.extent(&model.vocabulary)?;
-        let linear = |at: &str, inputs, outputs| Linear {
-            at: at.into(),
-            inputs,
-            outputs,
-            bias: false,
-            way: LinearWay::Linear,
-        };
+        let linear =
+            |at: &str, inputs, outputs| Linear { at: at.into(), inputs, outputs, bias: false, way: LinearWay::Linear };
         let projected = match &model.token_width {
             Some(p) => Some((facts.extent(&p.width)?, p)).filter(|(width, _)| *width != hidden),
             None => None,
@@ -164,10 +159,7 @@ impl Architecture {
             norm: model.norm,
             norm_plain: model.norm_plain.as_ref().map_or(Ok(false), |e| facts.holds(e))?,
             final_norm,
-            head: Linear {
-                bias: facts.holds(&model.head_bias)?,
-                ..linear(&model.head, token_width, vocabulary)
-            },
+            head: Linear { bias: facts.holds(&model.head_bias)?, ..linear(&model.head, token_width, vocabulary) },
             tied: facts.holds(&model.tied)?,
             prefill_caches: facts.holds(&model.prefill_caches)?,
             sdpa: facts.holds(&model.sdpa)?,
@@ -215,7 +207,9 @@ impl Facts<'_> {
         let layers = &declaration.layers;
         let count = self.extent(&layers.count)?;
         if count > MOST_LAYERS {
-            return Err(self.config.error(&layers.count.text(), format!("is {count}; it must be at most {MOST_LAYERS}")));
+            return Err(self
+                .config
+                .error(&layers.count.text(), format!("is {count}; it must be at most {MOST_LAYERS}")));
         }
         let listed = self.layer_types(declaration, count)?;
         let window = match self.wrap(evaluate(&layers.window.text(), self.env))? {
@@ -308,7 +302,8 @@ impl Facts<'_> {
     }
 
     fn attention(&self, a: &decl::Attention, hidden: i64) -> Result<Attention, ModelError> {
-        let (heads, kv_heads, head_dim) = (self.extent(&a.heads)?, self.extent(&a.kv_heads)?, self.extent(&a.head_dim)?);
+        let (heads, kv_heads, head_dim) =
+            (self.extent(&a.heads)?, self.extent(&a.kv_heads)?, self.extent(&a.head_dim)?);
         if heads % kv_heads != 0 {
             let why = format!("is {kv_heads}, which does not divide the {heads} query heads");
             return Err(self.config.error(&a.kv_heads.text(), why));

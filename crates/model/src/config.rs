@@ -103,6 +103,12 @@ impl Config {
                 },
             }
         }
+        // A broken rule says more than a default that fails because of it.
+        for rule in &declaration.require {
+            if crate::expr::holds(&rule.that, &env) == Ok(false) {
+                return Err(self.error(&rule.field, rule.why.clone()));
+            }
+        }
         self.settle(later, &mut env)?;
         for rule in &declaration.require {
             if !self.holds(&rule.that, &env)? {

@@ -9,7 +9,12 @@ use crate::tape::{Tape, Var};
 use gemwright_core::{Call, DType, Pass, View, Workload};
 
 /// Issues the calls of a phase into `workload`.
-pub fn predict(arch: &Architecture, options: &Options, dtype: DType, workload: &mut Workload) -> Result<(), ModelError> {
+pub fn predict(
+    arch: &Architecture,
+    options: &Options,
+    dtype: DType,
+    workload: &mut Workload,
+) -> Result<(), ModelError> {
     let phase = options.phase;
     let run = Run {
         batch: options.batch,

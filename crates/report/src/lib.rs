@@ -4,6 +4,6 @@ mod number;
 mod render;
 mod workload_json;
 
-pub use number::{bytes, count, flops, percent, seconds, significant};
+pub use number::{bytes, count, flops, operations, percent, seconds, significant};
 pub use render::{csv, json_rows, markdown, terminal};
 pub use workload_json::workload_json;

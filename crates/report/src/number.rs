@@ -15,8 +15,10 @@ pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
     }
-    let decimals = (digits - 1 - value.abs().log10().floor() as i32).max(0);
-    format!("{value:.*}", decimals as usize)
+    // The exponent after rounding: 0.99999 has that of 1.
+    let rounded = format!("{value:.*e}", (digits - 1).max(0) as usize);
+    let exponent = rounded.rsplit('e').next().and_then(|x| x.parse::<i32>().ok()).unwrap_or(0);
+    format!("{value:.*}", (digits - 1 - exponent).max(0) as usize)
 }
 
 /// Bytes in decimal units, as bandwidths are given.
@@ -27,6 +29,11 @@ pub fn bytes(value: u128) -> String {
 /// Floating-point operations.
 pub fn flops(value: u128) -> String {
     with_unit(value as f64, 1000.0, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"])
+}
+
+/// A count of operations without the word.
+pub fn operations(value: u128) -> String {
+    with_unit(value as f64, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
 }
 
 /// A count, in short.

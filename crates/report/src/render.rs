@@ -1,6 +1,6 @@
 //! A table as text for a terminal, as Markdown, as CSV and as JSON rows.
 
-use comfy_table::{CellAlignment, ContentArrangement, TableStyle, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle, presets};
 use gemwright_core::{Align, Cell, Table};
 use serde_json::{Map, Value, json};
 
@@ -35,13 +35,17 @@ fn lay_out(table: &Table, style: TableStyle) -> comfy_table::Table {
     out
 }
 
+/// A rule under the heads and no other line: rows are many and their columns narrow.
+const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
+
 /// For people; folded to `width` columns where that is known.
 pub fn terminal(table: &Table, width: Option<u16>) -> String {
-    let mut out = lay_out(table, presets::UTF8_HORIZONTAL_ONLY);
+    let mut out = lay_out(table, PLAIN);
     if let Some(width) = width {
         out.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    out.to_string()
+    // A line need not be filled up to its end.
+    out.lines().map(|line| line.trim_end().to_string() + "\n").collect()
 }
 
 /// For pull requests.

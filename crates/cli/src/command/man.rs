@@ -16,9 +16,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     page.build();
     if let Some(name) = &args.command {
         let known: Vec<String> = page.get_subcommands().map(|c| c.get_name().to_string()).collect();
-        page = page.find_subcommand(name).cloned().ok_or_else(|| {
-            Error::Usage(format!("no command `{name}`; known are {}", known.join(", ")))
-        })?;
+        page = page
+            .find_subcommand(name)
+            .cloned()
+            .ok_or_else(|| Error::Usage(format!("no command `{name}`; known are {}", known.join(", "))))?;
     }
     let mut text = Vec::new();
     clap_mangen::Man::new(page)

@@ -92,21 +92,21 @@ fn order(workload: &Workload, chip: Option<&Chip>, sort: Sort) -> Result<Vec<Cal
 }
 
 fn calls_table(workload: &Workload, chip: Option<&Chip>, sort: Sort) -> Result<Table, Error> {
-    let mut names = vec!["op", "pass", "module", ">batch", ">M", ">N", ">K", "dtype", "a", "b", ">count"];
-    names.extend([">GFLOP", ">MB", ">FLOP/B"]);
+    let mut names =
+        vec!["op", "pass", "module", ">batch", ">M", ">N", ">K", "dtype", "strides a", "strides b", ">count"];
+    names.extend([">FLOPs", ">bytes", ">FLOP/B"]);
     if chip.is_some() {
         names.extend(["bound", ">least time", ">share"]);
     }
     let mut table = Table::new(&names);
     let total = chip.map(|chip| Summary::of(workload, chip)).transpose()?.map_or(0.0, |s| s.seconds);
     for call in order(workload, chip, sort)? {
-        let mut row: Vec<Cell> =
-            vec![call.op.name().trim_start_matches("aten::").into(), call.pass.name().into(), (&*call.module).into()];
+        let mut row: Vec<Cell> = vec![short_name(&call).into(), call.pass.name().into(), (&*call.module).into()];
         row.extend(extents(&call));
         row.extend([
             call.count.into(),
-            Cell::shown(call.flops() as f64 / 1e9, report::significant(call.flops() as f64 / 1e9, 3)),
-            Cell::shown(call.bytes() as f64 / 1e6, report::significant(call.bytes() as f64 / 1e6, 3)),
+            Cell::shown(call.flops() as f64, report::operations(call.flops())),
+            Cell::shown(call.bytes() as f64, report::bytes(call.bytes())),
             Cell::shown(call.intensity(), report::significant(call.intensity(), 3)),
         ]);
         if let Some(chip) = chip {
@@ -121,6 +121,11 @@ fn calls_table(workload: &Workload, chip: Option<&Chip>, sort: Sort) -> Result<T
         table.row(row);
     }
     Ok(table)
+}
+
+/// The op without its prefix, attention in short.
+pub fn short_name(call: &Call) -> String {
+    call.op.name().trim_start_matches("aten::").replace("scaled_dot_product_", "")
 }
 
 /// batch, M, N, K, dtype and the two operands' strides.

@@ -1,5 +1,6 @@
 //! `gemwright roof`: FLOPs, bytes and the least time, of one product or of a workload.
 
+use super::model::short_name;
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
@@ -55,11 +56,10 @@ const LARGEST: i64 = 1 << 31;
 fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
     let mut extents = [0; 3];
     for ((place, word), name) in extents.iter_mut().zip(words).zip(["M", "N", "K"]) {
-        *place = word
-            .parse()
-            .ok()
-            .filter(|n| (1..=LARGEST).contains(n))
-            .ok_or_else(|| Error::Usage(format!("{name} is `{word}`; it must be an integer from 1 to {LARGEST}")))?;
+        *place =
+            word.parse().ok().filter(|n| (1..=LARGEST).contains(n)).ok_or_else(|| {
+                Error::Usage(format!("{name} is `{word}`; it must be an integer from 1 to {LARGEST}"))
+            })?;
     }
     let [m, n, k] = extents;
     let view = |size: [i64; 2]| View::contiguous(&size, dtype);
@@ -72,21 +72,34 @@ fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
 
 fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
     let mut table = Table::new(&[
-        "module", "op", "pass", ">batch", ">M", ">N", ">K", "dtype", ">count", ">FLOPs", ">bytes", ">FLOP/B", "chip",
-        ">ridge", "bound", ">least time",
+        "module",
+        "op",
+        "pass",
+        ">batch",
+        ">M",
+        ">N",
+        ">K",
+        "dtype",
+        ">count",
+        ">FLOPs",
+        ">bytes",
+        ">FLOP/B",
+        "chip",
+        ">ridge",
+        "bound",
+        ">least time",
     ]);
     for call in workload.calls() {
         let extents = call.product().map_or([const { None }; 4], |p| [p.batch, p.m, p.n, p.k].map(Some));
         for chip in chips {
             let roof = Roof::of(call, chip)?;
-            let mut row: Vec<Cell> =
-                vec![(&*call.module).into(), call.op.name().trim_start_matches("aten::").into(), call.pass.name().into()];
+            let mut row: Vec<Cell> = vec![(&*call.module).into(), short_name(call).into(), call.pass.name().into()];
             row.extend(extents.map(Cell::from));
             row.extend([
                 call.dtype().name().into(),
                 call.count.into(),
-                call.flops().into(),
-                call.bytes().into(),
+                Cell::shown(call.flops() as f64, report::operations(call.flops())),
+                Cell::shown(call.bytes() as f64, report::bytes(call.bytes())),
                 Cell::shown(call.intensity(), report::significant(call.intensity(), 4)),
                 chip.id.as_str().into(),
                 Cell::shown(roof.ridge, report::significant(roof.ridge, 4)),

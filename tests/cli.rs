@@ -1,0 +1,242 @@
+//! The program as a user meets it: answers, messages, exit codes.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn gemwright(words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gemwright")).args(words.split_whitespace()).output().unwrap()
+}
+
+fn answer(words: &str) -> String {
+    let done = gemwright(words);
+    assert!(done.status.success(), "{words}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn json(words: &str) -> Value {
+    serde_json::from_str(&answer(&format!("{words} --format json"))).unwrap()
+}
+
+/// The message of a command that must fail with this exit code.
+fn failure(words: &str, code: i32) -> String {
+    let done = gemwright(words);
+    let message = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(code), "{words}: {message}");
+    assert!(done.stdout.is_empty(), "{words} wrote to stdout");
+    message
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Counts of the calls with this product.
+fn counts(workload: &Value, m: u64, n: u64, k: u64) -> Vec<u64> {
+    let product = serde_json::json!({"batch": 1, "m": m, "n": n, "k": k});
+    let calls = workload["calls"].as_array().unwrap().iter();
+    calls.filter(|c| c["product"] == product).map(|c| c["count"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn llama_2_7b_generates() {
+    let workload = json("model llama-2-7b --phase generate --batch 1 --seq 597 --steps 36");
+    assert_eq!(counts(&workload, 1, 11008, 4096).iter().sum::<u64>(), 2304);
+    assert_eq!(counts(&workload, 597, 11008, 4096).iter().sum::<u64>(), 64);
+    assert_eq!(workload["parameters"], 6_738_415_616u64);
+}
+
+#[test]
+fn gpt3_xl_trains_with_the_documents_three_products() {
+    let workload = json("model gpt3-xl --phase train --batch 5 --seq 2048");
+    let strides = |x: &Value| -> Vec<i64> { serde_json::from_value(x["stride"].clone()).unwrap() };
+    for (op, (m, n, k), a, b) in [
+        ("aten::addmm", (10240, 8192, 2048), [2048, 1], [1, 2048]),
+        ("aten::mm", (10240, 2048, 8192), [8192, 1], [2048, 1]),
+        ("aten::mm", (8192, 2048, 10240), [1, 8192], [2048, 1]),
+    ] {
+        let product = serde_json::json!({"batch": 1, "m": m, "n": n, "k": k});
+        let found = workload["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["op"] == op && c["product"] == product && strides(&c["a"]) == a && strides(&c["b"]) == b);
+        assert_eq!(found.unwrap_or_else(|| panic!("no {op} {m}x{n}x{k}"))["count"], 24);
+    }
+}
+
+#[test]
+fn mi300x_has_its_ridge() {
+    let roofs = json("roof 4096 4096 4096 --on mi300x,h200");
+    let ridge = roofs["roofs"][0]["ridge"].as_f64().unwrap();
+    assert_eq!(format!("{ridge:.1}"), "246.7");
+    assert_eq!(roofs["roofs"].as_array().unwrap().len(), 2);
+    assert!(answer("chips mi300x").contains("246.7 FLOP/B"));
+}
+
+#[test]
+fn a_call_has_every_field_of_the_format() {
+    let workload = json("model llama-2-7b --phase decode --past 597 --on h200");
+    let call =
+        &workload["calls"].as_array().unwrap().iter().find(|c| c["module"] == "model.layers.*.mlp.up_proj").unwrap();
+    assert_eq!(call["flops"], 90_177_536);
+    assert_eq!(call["bytes"], 90_207_744);
+    assert_eq!(call["roof"]["bound"], "memory");
+    assert!((call["roof"]["seconds"].as_f64().unwrap() - 1.879e-5).abs() < 1e-8);
+    assert!(call["bias"].is_null() && call["measured"].is_null());
+    let summary = &workload["summary"];
+    assert_eq!(summary["weight_bytes"].as_f64().unwrap(), 2.0 * 6_738_415_616.0);
+    assert_eq!(summary["cache_bytes"].as_f64().unwrap(), 2.0 * 32.0 * 598.0 * 4096.0 * 2.0);
+    assert!(summary["roof"]["decode_leaves_memory_roof_at_batch"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn decode_never_leaves_the_memory_roof_where_the_cache_grows_as_fast() {
+    let workload = json("model llama-2-7b --phase decode --past 100000 --on h200");
+    assert!(workload["summary"]["roof"]["with_the_cache_read"].is_null());
+    assert!(answer("model llama-2-7b --phase decode --past 100000 --on h200").contains("never"));
+}
+
+#[test]
+fn presets_have_the_published_number_of_parameters() {
+    let listed = json("model --list");
+    let presets = listed["presets"].as_array().unwrap();
+    assert!(presets.len() >= 40);
+    for preset in presets {
+        let name = preset["preset"].as_str().unwrap();
+        let counted = json(&format!("model {name} --phase decode"))["parameters"].as_f64().unwrap();
+        assert_eq!(counted, preset["parameters"].as_f64().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn every_format_of_every_command() {
+    for command in ["model gpt2 --phase decode --on a100", "roof gpt2 --on a100", "chips", "chips h200", "model --list"]
+    {
+        for format in ["table", "json", "csv", "md"] {
+            assert!(!answer(&format!("{command} --format {format}")).is_empty());
+        }
+    }
+}
+
+#[test]
+fn recompute_repeats_the_layers_and_nothing_else() {
+    let plain = json("model gpt2 --phase train");
+    let again = json("model gpt2 --phase train --recompute");
+    let sum = |workload: &Value, pass: &str| -> u64 {
+        let calls = workload["calls"].as_array().unwrap().iter();
+        calls.filter(|c| c["pass"] == pass).map(|c| c["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&plain, "recompute"), 0);
+    // all but the head
+    assert_eq!(sum(&again, "recompute"), sum(&plain, "forward") - 1);
+    assert_eq!(sum(&again, "grad"), sum(&plain, "grad"));
+}
+
+#[test]
+fn fewer_layers_have_fewer_parameters_and_calls() {
+    let two = json("model llama-2-7b --phase prefill --layers 2");
+    let per_layer = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096;
+    assert_eq!(two["parameters"], 2 * 32000 * 4096 + 4096 + 2 * per_layer);
+    assert_eq!(counts(&two, 512, 11008, 4096).iter().sum::<u64>(), 4);
+}
+
+#[test]
+fn a_static_cache_is_attended_whole_and_masked() {
+    let workload = json("model llama-3.1-8b --phase decode --past 100 --cache static:4096");
+    let attention = workload["calls"].as_array().unwrap().iter().find(|c| c["q"].is_object()).unwrap();
+    assert_eq!(attention["k"]["size"], serde_json::json!([1, 32, 4096, 128]));
+    assert!(attention["mask"].is_object() && attention["enable_gqa"] == false);
+}
+
+#[test]
+fn f32_attention_with_shared_heads_is_decomposed() {
+    let workload = json("model llama-3.1-8b --phase prefill --dtype f32");
+    let attention = workload["calls"].as_array().unwrap().iter().find(|c| c["q"].is_object()).unwrap();
+    assert_eq!((&attention["kernel"], &attention["flops"]), (&"math".into(), &0.into()));
+    let inside = workload["calls"].as_array().unwrap().iter().filter(|c| c["inside"].is_string()).count();
+    assert_eq!(inside, 2);
+}
+
+#[test]
+fn messages_name_the_cause_the_place_and_the_cure() {
+    let config = file("wrong.json", "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": \"wide\"\n}");
+    let message = failure(&format!("model {}", config.display()), 2);
+    assert!(message.contains("wrong.json:3:3") && message.contains("hidden_size"), "{message}");
+
+    let config = file("odd.json", "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_attention_heads\": 31}");
+    assert!(failure(&format!("model {}", config.display()), 2).contains("multiple of num_attention_heads"));
+
+    let config = file("kv.json", "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}");
+    assert!(failure(&format!("model {}", config.display()), 2).contains("num_key_value_heads"));
+
+    let config = file("toy.json", "{\"model_type\": \"bloom\", \"n_layer\": 2, \"n_head\": 2}");
+    assert!(failure(&format!("model {}", config.display()), 2).contains("`hidden_size` is missing"));
+
+    let config = file("null.json", "{\"model_type\": \"mistral\", \"num_key_value_heads\": null}");
+    assert!(failure(&format!("model {}", config.display()), 2).contains("null"));
+
+    let config = file("lama.json", "{\"model_type\": \"lama\"}");
+    assert!(failure(&format!("model {}", config.display()), 2).contains("nearest: `llama`"));
+
+    assert!(failure("model lama-2-7b", 2).contains("nearest: `llama-2-7b`"));
+    assert!(failure("model ./nowhere/config.json", 2).contains("no such file"));
+    assert!(failure("model gptj-6b --attention sdpa", 2).contains("use eager"));
+    assert!(failure("model gpt2 --layers 99", 2).contains("12 layers"));
+    assert!(failure("model gpt2 --batch 0", 2).contains("--batch"));
+    assert!(failure("model gpt2 --recompute", 2).contains("--phase train"));
+    assert!(failure("model llama-2-7b --phase decode --on h2000", 2).contains("nearest"));
+    assert!(failure("roof 1 2 --on h200", 2).contains("M N K"));
+    assert!(failure("roof 1 0 3 --on h200", 2).contains("N is `0`"));
+    assert!(failure("roof 8 8 8 --on mi308x", 2).contains("bf16 peak"));
+    assert!(failure("frobnicate", 2).contains("frobnicate"));
+}
+
+#[test]
+fn an_absent_field_takes_the_class_default_and_is_named() {
+    let config = file("mistral.json", "{\"model_type\": \"mistral\", \"num_hidden_layers\": 2}");
+    let workload = json(&format!("model {} --phase decode", config.display()));
+    let warning = workload["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("num_key_value_heads = 8"), "{warning}");
+    let config = file("qwen2.json", "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2}");
+    let workload = json(&format!("model {} --phase decode", config.display()));
+    assert!(workload["warnings"][0].as_str().unwrap().contains("num_key_value_heads = 32"));
+}
+
+#[test]
+fn a_chip_of_ones_own_and_this_machine() {
+    let chip = file(
+        "mine.toml",
+        "[[chip]]\nid = \"mine\"\nname = \"Mine\"\npeaks = { bf16 = 100 }\nmemory = { gbs = 1000 }\n",
+    );
+    let roofs = json(&format!("roof 4096 4096 4096 --on {}", chip.display()));
+    assert_eq!(roofs["roofs"][0]["ridge"], 100.0);
+    let broken = file("broken.toml", "[[chip]]\nid = \"mine\"\n");
+    assert!(failure(&format!("roof 8 8 8 --on {}", broken.display()), 2).contains("name"));
+    if cfg!(target_os = "linux") {
+        assert_eq!(json("chips host")["id"], "host");
+        assert!(failure("roof 8 8 8 --on host", 2).contains("host"));
+    }
+}
+
+#[test]
+fn help_has_examples_and_the_rest_is_generated() {
+    for command in ["", "model", "roof", "chips"] {
+        let help = answer(&format!("{command} --help"));
+        assert!(help.contains("Examples:"), "{command}");
+    }
+    assert!(answer("completions bash").contains("gemwright"));
+    assert!(answer("man model").contains(".TH"));
+}
+
+#[test]
+fn the_answer_goes_to_a_file_and_is_the_same_every_time() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("out.json");
+    let words = "model qwen3-8b --phase generate --steps 8";
+    answer(&format!("{words} --format json -o {}", path.display()));
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(written, answer(&format!("{words} --format json")));
+}

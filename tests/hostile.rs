@@ -1,0 +1,128 @@
+//! Mutated configs: an answer or exit 2 with a message, never a panic, never long, never large.
+//! GEMWRIGHT_HOSTILE gives the number of mutations; CI's full run takes ten thousand.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// A small generator of its own, so that a seed means the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+}
+
+fn hostile_value(dice: &mut Dice) -> Value {
+    match dice.roll(16) {
+        0 => json!(null),
+        1 => json!(-1),
+        2 => json!(0),
+        3 => json!(1),
+        4 => json!(i64::MAX),
+        5 => json!(u64::MAX),
+        6 => json!(1e308),
+        7 => json!(0.5),
+        8 => json!("4096"),
+        9 => json!([]),
+        10 => json!([1, "x", null]),
+        11 => json!({"a": {"b": []}}),
+        12 => json!(true),
+        13 => json!("\u{0}\u{1F600}\n"),
+        14 => json!(16_777_216),
+        _ => json!(7),
+    }
+}
+
+fn mutate(config: &Value, dice: &mut Dice) -> String {
+    let mut config = config.as_object().unwrap().clone();
+    for _ in 0..=dice.roll(3) {
+        let keys: Vec<String> = config.keys().cloned().collect();
+        let key = keys[dice.roll(keys.len())].clone();
+        match dice.roll(6) {
+            0 => {
+                config.remove(&key);
+            }
+            1 => {
+                config.insert("layer_types".into(), hostile_value(dice));
+            }
+            2 => {
+                config.insert("rope_parameters".into(), json!({"partial_rotary_factor": hostile_value(dice)}));
+            }
+            _ => {
+                config.insert(key, hostile_value(dice));
+            }
+        }
+        if config.is_empty() {
+            break;
+        }
+    }
+    let text = Value::Object(config).to_string();
+    match dice.roll(20) {
+        0 => text[..dice.roll(text.len())].into(),
+        1 => "[".repeat(50_000),
+        2 => format!("{{\"a\": {}", "{\"a\":".repeat(5_000)),
+        3 => text.replace(':', "::"),
+        _ => text,
+    }
+}
+
+fn words(dice: &mut Dice) -> Vec<String> {
+    let numbers = ["0", "1", "2", "7", "100", "-3", "16777216", "99999999999999999999", "x"];
+    let phase = ["prefill", "decode", "generate", "forward", "train"][dice.roll(5)];
+    let mut words: Vec<String> = vec!["--phase".into(), phase.into(), "--steps".into(), "3".into()];
+    for flag in ["--batch", "--seq", "--past", "--layers"] {
+        if dice.roll(4) == 0 {
+            words.extend([flag.into(), numbers[dice.roll(numbers.len())].into()]);
+        }
+    }
+    if dice.roll(3) == 0 {
+        words.extend(["--attention".into(), ["sdpa", "eager"][dice.roll(2)].into()]);
+    }
+    words
+}
+
+#[test]
+fn nothing_makes_it_panic() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let mut configs = Vec::new();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(path).unwrap();
+        configs.extend(
+            text.lines().filter_map(|l| l.strip_prefix("config ")).map(|j| serde_json::from_str::<Value>(j).unwrap()),
+        );
+    }
+    let count: usize = std::env::var("GEMWRIGHT_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile.json");
+    let mut dice = Dice(7);
+    let (mut answered, mut slowest) = (0, 0.0f64);
+    for i in 0..count {
+        let text = mutate(&configs[i % configs.len()], &mut dice);
+        std::fs::write(&file, &text).unwrap();
+        let words = words(&mut dice);
+        let start = Instant::now();
+        let done = Command::new(env!("CARGO_BIN_EXE_gemwright"))
+            .args(["model", file.to_str().unwrap(), "--format", "json"])
+            .args(&words)
+            .output()
+            .unwrap();
+        let took = start.elapsed().as_secs_f64();
+        slowest = slowest.max(took);
+        let message = String::from_utf8_lossy(&done.stderr);
+        let shown: String = text.chars().take(2000).collect();
+        match done.status.code() {
+            Some(0) => answered += 1,
+            Some(2) => assert!(message.starts_with("error: "), "{words:?} {shown}: {message}"),
+            code => panic!("{code:?} for {words:?} {shown}: {message}"),
+        }
+        assert!(took < 1.0, "{took} s for {words:?} {shown}");
+    }
+    println!("{count} mutations: {answered} answered, the rest refused; slowest {slowest:.3} s");
+    assert!(answered > count / 20, "only {answered} of {count} were answered: the mutations are too coarse");
+}
