@@ -240,3 +240,21 @@ fn the_answer_goes_to_a_file_and_is_the_same_every_time() {
     let written = std::fs::read_to_string(&path).unwrap();
     assert_eq!(written, answer(&format!("{words} --format json")));
 }
+
+#[test]
+fn the_json_is_what_the_schema_says() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/workload.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for words in [
+        "model llama-3.1-8b --phase train --on h200",
+        "model falcon-7b --phase prefill",
+        "model bloom-560m --phase decode",
+        "model gemma-3-1b --phase generate --steps 2 --dtype f32",
+    ] {
+        let workload = json(words);
+        let errors: Vec<String> = schema.iter_errors(&workload).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{words}: {errors:?}");
+    }
+    assert!(!schema.is_valid(&serde_json::json!({"format": 2})));
+}

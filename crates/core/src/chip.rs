@@ -106,10 +106,12 @@ impl Chip {
     /// The name of the peak that `dtype` multiplies at. f32 is true f32: PyTorch does not use TF32 unless asked.
     pub fn peak_name(dtype: DType) -> &'static str {
         match dtype {
-            DType::F64 => "fp64",
-            DType::F32 | DType::Bool => "fp32",
+            DType::F64 | DType::C128 => "fp64",
+            DType::F32 | DType::C64 | DType::Bool => "fp32",
             DType::F16 => "fp16",
             DType::Bf16 => "bf16",
+            DType::F8E4m3 | DType::F8E5m2 => "fp8",
+            DType::I8 | DType::I32 => "int8",
         }
     }
 

@@ -11,6 +11,14 @@ pub enum DType {
     F32,
     F16,
     Bf16,
+    #[serde(rename = "f8e4m3")]
+    F8E4m3,
+    #[serde(rename = "f8e5m2")]
+    F8E5m2,
+    C64,
+    C128,
+    I8,
+    I32,
     Bool,
 }
 
@@ -21,10 +29,11 @@ impl DType {
     /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
-            DType::F64 => 8,
-            DType::F32 => 4,
+            DType::C128 => 16,
+            DType::F64 | DType::C64 => 8,
+            DType::F32 | DType::I32 => 4,
             DType::F16 | DType::Bf16 => 2,
-            DType::Bool => 1,
+            DType::F8E4m3 | DType::F8E5m2 | DType::I8 | DType::Bool => 1,
         }
     }
 
@@ -35,6 +44,12 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::Bf16 => "bf16",
+            DType::F8E4m3 => "f8e4m3",
+            DType::F8E5m2 => "f8e5m2",
+            DType::C64 => "c64",
+            DType::C128 => "c128",
+            DType::I8 => "i8",
+            DType::I32 => "i32",
             DType::Bool => "bool",
         }
     }
@@ -50,13 +65,20 @@ impl DType {
         }
     }
 
+    /// Half precision: f16 or bf16.
+    pub fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::Bf16)
+    }
+
     /// The type PyTorch computes in when a tensor of each meets in a pointwise operation.
     pub fn promote(self, other: DType) -> DType {
         let rank = |d: DType| match d {
-            DType::Bool => 0,
-            DType::F16 | DType::Bf16 => 1,
+            DType::Bool | DType::I8 | DType::I32 => 0,
+            DType::F8E4m3 | DType::F8E5m2 | DType::F16 | DType::Bf16 => 1,
             DType::F32 => 2,
             DType::F64 => 3,
+            DType::C64 => 4,
+            DType::C128 => 5,
         };
         match rank(self).cmp(&rank(other)) {
             std::cmp::Ordering::Less => other,

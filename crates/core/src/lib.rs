@@ -4,6 +4,7 @@
 //! Pure: no threads, no clocks, no files, no unsafe code. Everything else depends on this crate and
 //! this crate on nothing of ours.
 
+pub mod blas;
 mod call;
 mod chip;
 mod dims;

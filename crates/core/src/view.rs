@@ -33,6 +33,39 @@ impl View {
         View { size, stride: row_major(&size), dtype }
     }
 
+    /// A tensor of given strides.
+    pub fn strided(size: &[i64], stride: &[i64], dtype: DType) -> View {
+        View { size: Dims::new(size), stride: Dims::new(stride), dtype }
+    }
+
+    /// Reads `128x64:64,1`: sizes, then strides; without strides it is row-major.
+    pub fn parse(text: &str, dtype: DType) -> Result<View, String> {
+        let list = |text: &str, separator: char, least: i64| -> Result<Vec<i64>, String> {
+            let number = |word: &str| match word.trim().parse::<i64>() {
+                Ok(n) if (least..=View::LARGEST).contains(&n) => Ok(n),
+                _ => Err(format!("`{word}` is no number from {least} to {}", View::LARGEST)),
+            };
+            text.split(separator).map(number).collect()
+        };
+        let (sizes, strides) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
+        let size = list(sizes, 'x', 0)?;
+        if size.len() > Dims::MAX {
+            return Err(format!("{} dimensions are more than {}", size.len(), Dims::MAX));
+        }
+        if size.iter().map(|&n| n.max(1) as f64).product::<f64>() > 2f64.powi(60) {
+            return Err("more than 2^60 elements".into());
+        }
+        let Some(strides) = strides else { return Ok(View::contiguous(&size, dtype)) };
+        let stride = list(strides, ',', 0)?;
+        if stride.len() != size.len() {
+            return Err(format!("{} sizes but {} strides", size.len(), stride.len()));
+        }
+        Ok(View::strided(&size, &stride, dtype))
+    }
+
+    /// The largest size or stride that can be written.
+    const LARGEST: i64 = 1 << 40;
+
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.size.len()
@@ -313,6 +346,16 @@ mod tests {
         assert_eq!(View::pointwise(&[heads, flat], false), heads);
         assert_eq!(View::pointwise(&[flat, heads], false), flat);
         assert_eq!(View::pointwise(&[heads.with_dtype(DType::F32), table], true).dtype, DType::F32);
+    }
+
+    #[test]
+    fn a_view_is_read_as_it_is_written() {
+        let padded = view(&[128, 64], &[80, 1]);
+        assert_eq!(View::parse(&padded.to_string(), DType::Bf16), Ok(padded));
+        assert_eq!(View::parse("4x3", DType::Bf16), Ok(View::contiguous(&[4, 3], DType::Bf16)));
+        for wrong in ["", "4x", "x", "4x3:1", "4x-3", "1x1x1x1x1x1x1", "4x3:a,b", "99999999999999999999"] {
+            assert!(View::parse(wrong, DType::Bf16).is_err(), "{wrong}");
+        }
     }
 
     #[test]
