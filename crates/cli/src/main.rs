@@ -5,6 +5,7 @@ mod chips;
 mod command;
 mod error;
 mod output;
+mod products;
 mod subject;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +24,7 @@ Examples:
   gemwright model llama-3.1-8b --phase decode --on h200    the products of one decode step and their roof
   gemwright model ./config.json --phase train --format json
   gemwright roof 597 11008 4096 --on h200,mi300x           one product against two chips
+  gemwright explain \"597x4096 @ 4096x11008^T\"             one product through every layer of the stack
   gemwright chips mi300x                                   a chip's figures with their sources
 
 Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the command is at fault;
@@ -32,6 +34,7 @@ Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the comm
 enum Command {
     Model(command::model::Args),
     Roof(command::roof::Args),
+    Explain(command::explain::Args),
     Chips(command::chips::Args),
     Completions(command::completions::Args),
     Man(command::man::Args),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Model(args) => command::model::run(args),
         Command::Roof(args) => command::roof::run(args),
+        Command::Explain(args) => command::explain::run(args),
         Command::Chips(args) => command::chips::run(args),
         Command::Completions(args) => command::completions::run(args),
         Command::Man(args) => command::man::run(args),

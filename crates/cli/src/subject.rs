@@ -3,6 +3,7 @@
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use gemwright_core::DType;
+use gemwright_core::blas::{Settings, Stack};
 use gemwright_model::{AttentionWay, CacheKind, Logits, Model, Options, Phase};
 use std::path::Path;
 
@@ -25,6 +26,23 @@ pub enum AttentionArg {
 pub enum LogitsArg {
     All,
     Last,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LibraryArg {
+    Cuda,
+    Rocm,
+}
+
+impl LibraryArg {
+    /// The rules of that stack, with PyTorch's default settings.
+    pub fn settings(self) -> Settings {
+        let stack = match self {
+            LibraryArg::Cuda => Stack::Cuda,
+            LibraryArg::Rocm => Stack::Rocm,
+        };
+        Settings { stack, prefer_lt: false }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +78,9 @@ pub struct ModelOptions {
     /// Only the first N layers
     #[arg(long, value_name = "N")]
     pub layers: Option<i64>,
+    /// Whose libraries PyTorch was built for (rocm: from its source, not verified)
+    #[arg(long, value_enum, default_value = "cuda")]
+    pub library: LibraryArg,
     /// Forward calls of each layer again in the backward pass (gradient checkpointing)
     #[arg(long)]
     pub recompute: bool,
@@ -104,6 +125,7 @@ impl ModelOptions {
             dtype: self.dtype,
             layers: self.layers,
             recompute: self.recompute,
+            stack: self.library.settings().stack,
         }
     }
 }

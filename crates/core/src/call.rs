@@ -1,5 +1,6 @@
 //! One operation a framework issues, and what it costs.
 
+use crate::blas::{Backend, Leaf, LeafOp, Settings, Step};
 use crate::{DType, View};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -111,10 +112,15 @@ pub struct Attention {
     pub enable_gqa: bool,
     /// `None`: the function's own default, 1 / sqrt(head dim).
     pub scale: Option<f64>,
-    pub kernel: Kernel,
+    pub backend: Backend,
 }
 
 impl Attention {
+    /// In one kernel, or decomposed.
+    pub fn kernel(&self) -> Kernel {
+        if self.backend == Backend::Math { Kernel::Math } else { Kernel::Fused }
+    }
+
     fn extents(&self) -> (u64, u64, u64, u64, u64) {
         let at = |v: &View, d: usize| v.size[d] as u64;
         (at(&self.q, 0) * at(&self.q, 1), at(&self.q, 2), at(&self.k, 2), at(&self.q, 3), at(&self.v, 3))
@@ -208,7 +214,7 @@ impl Call {
     /// where it is decomposed, since its products are calls of their own.
     pub fn flops(&self) -> u128 {
         match &self.operands {
-            Operands::Attention(attention) if attention.kernel == Kernel::Math => 0,
+            Operands::Attention(attention) if attention.kernel() == Kernel::Math => 0,
             Operands::Attention(_) => self.attention_products().iter().map(Product::flops).sum(),
             Operands::Product { .. } => self.product().map_or(0, |p| p.flops()),
         }
@@ -229,13 +235,31 @@ impl Call {
     /// Bytes of one repetition: every operand read once, the result written once.
     pub fn bytes(&self) -> u128 {
         match &self.operands {
-            Operands::Attention(attention) if attention.kernel == Kernel::Math => 0,
+            Operands::Attention(attention) if attention.kernel() == Kernel::Math => 0,
             Operands::Attention(attention) => attention.bytes(self.op == Op::AttentionBackward),
             Operands::Product { a, b, bias, out, beta, .. } => {
                 let bias = bias.filter(|_| *beta != 0.0).map_or(0, |v| v.bytes());
                 a.bytes() + b.bytes() + out.bytes() + bias
             }
         }
+    }
+
+    /// The leaf operation PyTorch dispatches; none for attention in a fused kernel.
+    pub fn leaf(&self) -> Option<Leaf> {
+        let Operands::Product { a, b, bias, beta, .. } = self.operands else { return None };
+        let op = match self.op {
+            Op::Mm => LeafOp::Mm,
+            Op::Addmm => LeafOp::Addmm,
+            Op::Bmm => LeafOp::Bmm,
+            Op::Baddbmm => LeafOp::Baddbmm,
+            Op::Attention | Op::AttentionBackward => return None,
+        };
+        Some(Leaf { beta, ..Leaf::new(op, a, b, bias) })
+    }
+
+    /// The copies PyTorch forces and the library call it makes.
+    pub fn blas_steps(&self, settings: Settings) -> Vec<Step> {
+        self.leaf().map_or_else(Vec::new, |leaf| leaf.steps(settings))
     }
 
     /// FLOPs per byte.
@@ -292,7 +316,7 @@ mod tests {
             is_causal,
             enable_gqa: true,
             scale: None,
-            kernel: Kernel::Fused,
+            backend: Backend::Cudnn,
         });
         Call { op: Op::Attention, pass: Pass::Forward, module: "attn".into(), operands, inside: false, count: 1 }
     }

@@ -1,6 +1,6 @@
 //! What a workload adds up to, and where decoding leaves the memory roof.
 
-use crate::{Bound, Call, Chip, Operands, Roof, RoofError, Workload};
+use crate::{Bound, Call, Chip, Op, Operands, Pass, Roof, RoofError, Workload};
 
 /// Sums over calls, repetitions counted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -94,10 +94,45 @@ impl Summary {
     }
 }
 
+/// Share of a chip's peak that a step of measured length uses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Utilisation {
+    /// Model FLOPs: no recomputation, four products in attention's backward.
+    pub mfu: f64,
+    /// The same with only the part of attention that a causal mask leaves.
+    pub mfu_causal: f64,
+    /// Hardware FLOPs: everything that is run, five products in attention's backward.
+    pub hfu: f64,
+    /// The same with only the part of attention that a causal mask leaves.
+    pub hfu_causal: f64,
+}
+
+impl Utilisation {
+    /// Of a workload that took `seconds`; each call counts against the peak of its own element type.
+    pub fn of(workload: &Workload, seconds: f64, chip: &Chip) -> Result<Utilisation, RoofError> {
+        let mut sum = [0.0; 4];
+        for call in workload.calls() {
+            let peak_time =
+                |flops: u128| Roof::new(flops, 0, call.dtype(), chip).map(|r| r.seconds * call.count as f64);
+            let (full, causal) = (peak_time(call.flops())?, peak_time(call.flops_causal())?);
+            let in_model = match (call.pass, call.op) {
+                (Pass::Recompute, _) => 0.0,
+                (_, Op::AttentionBackward) => 4.0 / 5.0,
+                _ => 1.0,
+            };
+            for (total, part) in sum.iter_mut().zip([full * in_model, causal * in_model, full, causal]) {
+                *total += part;
+            }
+        }
+        let [mfu, mfu_causal, hfu, hfu_causal] = sum.map(|time| time / seconds);
+        Ok(Utilisation { mfu, mfu_causal, hfu, hfu_causal })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Catalog, DType, Op, Pass, View};
+    use crate::{Catalog, DType, View};
 
     fn linear(m: i64, n: i64, k: i64) -> Workload {
         let view = |size: &[i64]| View::contiguous(size, DType::Bf16);
@@ -121,6 +156,16 @@ mod tests {
         let batch = Summary::leaves_memory_roof(&linear(1, 4096, 4096), 0, chip).unwrap().unwrap() as i64;
         let bound = |m| Summary::of(&linear(m, 4096, 4096), chip).unwrap().bound();
         assert_eq!((bound(batch - 1), bound(batch)), (Bound::Memory, Bound::Compute));
+    }
+
+    #[test]
+    fn a_step_at_its_compute_roof_uses_all_of_the_peak() {
+        let catalog = Catalog::builtin();
+        let chip = catalog.find("h200").unwrap();
+        let workload = linear(8192, 4096, 4096);
+        let seconds = Summary::of(&workload, chip).unwrap().seconds;
+        let used = Utilisation::of(&workload, 2.0 * seconds, chip).unwrap();
+        assert!((used.mfu - 0.5).abs() < 1e-12 && used.mfu == used.hfu && used.mfu == used.mfu_causal);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is asked of a model.
 
 use gemwright_core::DType;
+use gemwright_core::blas::Stack;
 
 /// Which part of a model's life is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub struct Options {
     pub dtype: Option<DType>,
     pub layers: Option<i64>,
     pub recompute: bool,
+    /// Whose libraries run it; decides which kernel attention has.
+    pub stack: Stack,
 }
 
 impl Default for Options {
@@ -97,6 +100,7 @@ impl Default for Options {
             dtype: None,
             layers: None,
             recompute: false,
+            stack: Stack::Cuda,
         }
     }
 }

@@ -23,6 +23,7 @@ pub fn predict(
         cache: None,
         own_positions: false,
         way: attention_way(arch, options)?,
+        stack: options.stack,
         dtype,
         training: false,
     };

@@ -1,6 +1,7 @@
 //! The JSON of a workload: the format that is saved, exchanged and checked. Written call by call,
 //! without a tree of values in between: a generation has thousands of calls.
 
+use gemwright_core::blas::{BlasCall, Settings, Stack, Step};
 use gemwright_core::{Attention, Call, Chip, Operands, Product, Roof, RoofError, Workload};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -10,12 +11,17 @@ use serde_json::Value;
 const FORMAT: u32 = 1;
 
 /// The whole workload; with a chip each call has its roof. `summary` is written along where there is one.
-pub fn workload_json(workload: &Workload, chip: Option<&Chip>, summary: Option<&Value>) -> Result<String, RoofError> {
+pub fn workload_json(
+    workload: &Workload,
+    chip: Option<&Chip>,
+    summary: Option<&Value>,
+    settings: Settings,
+) -> Result<String, RoofError> {
     let roofs = match chip {
         Some(chip) => workload.calls().iter().map(|c| Roof::of(c, chip).map(Some)).collect::<Result<Vec<_>, _>>()?,
         None => vec![None; workload.calls().len()],
     };
-    let document = Document { workload, chip, roofs: &roofs, summary };
+    let document = Document { workload, chip, roofs: &roofs, summary, settings };
     Ok(serde_json::to_string(&document).expect("writing to memory does not fail"))
 }
 
@@ -24,6 +30,7 @@ struct Document<'a> {
     chip: Option<&'a Chip>,
     roofs: &'a [Option<Roof>],
     summary: Option<&'a Value>,
+    settings: Settings,
 }
 
 impl Serialize for Document<'_> {
@@ -62,7 +69,7 @@ impl Serialize for Calls<'_> {
         let mut out = serializer.serialize_seq(Some(self.0.roofs.len()))?;
         for (call, roof) in self.0.workload.calls().iter().zip(self.0.roofs) {
             let roof = roof.zip(self.0.chip).map(|(roof, chip)| RoofJson { chip: &chip.id, roof });
-            out.serialize_element(&CallJson { call, roof })?;
+            out.serialize_element(&CallJson { call, roof, settings: self.0.settings })?;
         }
         out.end()
     }
@@ -98,6 +105,7 @@ impl Serialize for ProductJson {
 struct CallJson<'a> {
     call: &'a Call,
     roof: Option<RoofJson<'a>>,
+    settings: Settings,
 }
 
 impl Serialize for CallJson<'_> {
@@ -134,14 +142,45 @@ impl Serialize for CallJson<'_> {
         out.serialize_entry("flops", &call.flops())?;
         out.serialize_entry("bytes", &call.bytes())?;
         out.serialize_entry("intensity", &call.intensity())?;
+        out.serialize_entry("blas", &blas_json(&call.blas_steps(self.settings), self.settings))?;
         out.serialize_entry("roof", &self.roof)?;
         out.serialize_entry("measured", &None::<u8>)?;
         out.end()
     }
 }
 
+/// The call with the copies before it; null where none is made.
+fn blas_json(steps: &[Step], settings: Settings) -> Option<BlasJson<'_>> {
+    let call = steps.iter().find_map(|step| match step {
+        Step::Blas(call) => Some(call),
+        _ => None,
+    })?;
+    let copies = steps.iter().filter_map(|step| match step {
+        Step::Copy { operand, why } => Some(CopyJson { operand, why }),
+        _ => None,
+    });
+    let unverified = (settings.stack == Stack::Rocm).then_some(true);
+    Some(BlasJson { call, copies: copies.collect(), unverified })
+}
+
+#[derive(Serialize)]
+struct BlasJson<'a> {
+    #[serde(flatten)]
+    call: &'a BlasCall,
+    copies: Vec<CopyJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unverified: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct CopyJson<'a> {
+    operand: &'a str,
+    why: &'a str,
+}
+
 fn attention_fields<M: SerializeMap>(a: &Attention, out: &mut M) -> Result<(), M::Error> {
-    out.serialize_entry("kernel", a.kernel.name())?;
+    out.serialize_entry("kernel", a.kernel().name())?;
+    out.serialize_entry("backend", a.backend.name())?;
     for (name, view) in [("q", &a.q), ("k", &a.k), ("v", &a.v)] {
         out.serialize_entry(name, view)?;
     }

@@ -2,6 +2,7 @@
 
 pub mod chips;
 pub mod completions;
+pub mod explain;
 pub mod man;
 pub mod model;
 pub mod roof;

@@ -62,7 +62,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     args.output.warn(&prediction.workload.warnings);
     if args.output.format == Format::Json {
         let summary = summary_json(&prediction, args, chip)?;
-        return args.output.write(&report::workload_json(&prediction.workload, chip, Some(&summary))?);
+        return args.output.write(&report::workload_json(
+            &prediction.workload,
+            chip,
+            Some(&summary),
+            args.options.library.settings(),
+        )?);
     }
     let table = calls_table(&prediction.workload, chip, args.sort)?;
     let text = args.output.table(&table);
@@ -146,7 +151,7 @@ fn extents(call: &Call) -> Vec<Cell> {
             let heads = format!("{}q {}kv", a.q.size[1], a.k.size[1]);
             let batch = a.q.size[0] as u64;
             let [queries, keys, dim] = [a.q.size[2], a.k.size[2], a.q.size[3]].map(|n| Cell::from(n as u64));
-            let how = match (a.kernel, a.is_causal, a.mask.is_some()) {
+            let how = match (a.kernel(), a.is_causal, a.mask.is_some()) {
                 (gemwright_core::Kernel::Math, ..) => "decomposed",
                 (_, true, _) => "causal",
                 (_, false, true) => "masked",

@@ -1,73 +1,124 @@
-//! `gemwright roof`: FLOPs, bytes and the least time, of one product or of a workload.
+//! `gemwright roof`: FLOPs, bytes and the least time, of one product, a list or a model; waves, tiles,
+//! utilisation, and the picture.
 
 use super::model::short_name;
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
+use crate::products::{one_product, products_of_csv};
 use crate::subject::{ModelOptions, model};
-use gemwright_core::{Call, Cell, Chip, DType, Op, Operands, Pass, Roof, Table, View, Workload};
-use gemwright_report as report;
+use gemwright_core::{Cell, Chip, DType, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
+use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   gemwright roof 597 11008 4096 --on h200,mi300x
-  gemwright roof 1 11008 4096 --dtype f16 --on a100 --format json
-  gemwright roof llama-3.1-8b --phase decode --batch 16 --on h200,mi300x
-  gemwright roof 4096 4096 4096 --on ./my-chip.toml";
+  gemwright roof llama-3.1-8b --phase decode --batch 16 --on h200,mi300x --plot roofline.png
+  gemwright roof shapes.csv --on a100                      columns M, N, K; batch, count and dtype where they are there
+  gemwright roof gpt3-xl --phase train --batch 5 --seq 2048 --on h200 --step-time 310ms    MFU and HFU
+  gemwright roof --tiles --on rtx3090                      what a warp's tile asks of shared memory
+  gemwright roof --tiles --on rtx3090 --flops-per-clock 6780";
 
-/// Rooflines: of one product M N K, or of each product of a model, on one chip or several
+/// Rooflines: of one product M N K, of a list, or of each product of a model, on one chip or several
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// M N K of out[M,N] = a[M,K] x b[K,N], or a config.json, a folder, a preset
-    #[arg(required = true, num_args = 1..=3, value_name = "M N K|WORKLOAD")]
+    /// M N K of out[M,N] = a[M,K] x b[K,N], a CSV of shapes, or a config.json, a folder, a preset
+    #[arg(required_unless_present = "tiles", num_args = 1..=3, value_name = "M N K|TABLE.csv|WORKLOAD")]
     subject: Vec<String>,
     /// Chips, separated by commas (`gemwright chips`, or TOML files of your own)
     #[arg(long, required = true, value_delimiter = ',', value_name = "CHIP,...")]
     on: Vec<String>,
+    /// The table of warp tiles: intensity, and bytes per clock against what shared memory gives
+    #[arg(long)]
+    tiles: bool,
+    /// FLOPs per clock and unit for --tiles [default: the chip's own]
+    #[arg(long, value_name = "N", requires = "tiles")]
+    flops_per_clock: Option<f64>,
+    /// A measured time of the whole workload, such as 310ms: gives MFU and HFU
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    step_time: Option<f64>,
+    /// Draw the roofline into FILE.svg or FILE.png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     options: ModelOptions,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-pub fn run(args: &Args) -> Result<(), Error> {
-    let workload = match args.subject.as_slice() {
-        [subject] => {
-            let workload = model(subject)?.predict(&args.options.options())?.workload;
-            args.output.warn(&workload.warnings);
-            workload
-        }
-        [m, n, k] => one_product([m, n, k], args.options.dtype.unwrap_or(DType::Bf16))?,
-        _ => return Err(Error::Usage("give M N K, or one config, folder or preset".into())),
-    };
-    let chips = chips(&args.on)?;
-    let table = roofs(&workload, &chips)?;
-    match args.output.format {
-        Format::Json => args.output.write(&json!({"format": 1, "roofs": report::json_rows(&table)}).to_string()),
-        _ => args.output.write(&args.output.table(&table)),
+fn parse_time(text: &str) -> Result<f64, String> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let (number, factor) = units
+        .iter()
+        .find_map(|(unit, factor)| text.strip_suffix(unit).map(|number| (number, *factor)))
+        .unwrap_or((text, 1.0));
+    match number.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value * factor),
+        _ => Err("write it as 310ms, 1.2s or 850us".into()),
     }
 }
 
-/// The largest extent that is a product's and not a typing error.
-const LARGEST: i64 = 1 << 31;
-
-fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
-    let mut extents = [0; 3];
-    for ((place, word), name) in extents.iter_mut().zip(words).zip(["M", "N", "K"]) {
-        *place =
-            word.parse().ok().filter(|n| (1..=LARGEST).contains(n)).ok_or_else(|| {
-                Error::Usage(format!("{name} is `{word}`; it must be an integer from 1 to {LARGEST}"))
-            })?;
+pub fn run(args: &Args) -> Result<(), Error> {
+    let chips = chips(&args.on)?;
+    if args.tiles && args.subject.is_empty() {
+        return print(args, &warp_tiles(args, &chips)?, "tiles", &[]);
     }
-    let [m, n, k] = extents;
-    let view = |size: [i64; 2]| View::contiguous(&size, dtype);
-    let operands =
-        Operands::Product { a: view([m, k]), b: view([k, n]), bias: None, out: view([m, n]), alpha: 1.0, beta: 1.0 };
-    let mut workload = Workload::default();
-    workload.push(&Call { op: Op::Mm, pass: Pass::Forward, module: "".into(), operands, inside: false, count: 1 });
-    Ok(workload)
+    let dtype = args.options.dtype.unwrap_or(DType::Bf16);
+    let (title, workload) = match args.subject.as_slice() {
+        [path] if path.ends_with(".csv") => (path.clone(), products_of_csv(path, dtype)?),
+        [name] => {
+            let workload = model(name)?.predict(&args.options.options())?.workload;
+            args.output.warn(&workload.warnings);
+            (describe(&workload), workload)
+        }
+        [m, n, k] => (format!("{m} x {n} x {k}"), one_product([m, n, k], dtype)?),
+        _ => return Err(Error::Usage("give M N K, a CSV of shapes, or one config, folder or preset".into())),
+    };
+    let mut notes = Vec::new();
+    if let Some(seconds) = args.step_time {
+        for chip in &chips {
+            notes.push(utilisation(&workload, seconds, chip)?);
+        }
+    }
+    if let Some(path) = &args.plot {
+        plot(path, &title, &workload, &chips)?;
+        notes.push(format!("drawn into {}", path.display()));
+    }
+    print(args, &roofs(&workload, &chips)?, "roofs", &notes)?;
+    if args.tiles {
+        return print(args, &warp_tiles(args, &chips)?, "tiles", &[]);
+    }
+    Ok(())
+}
+
+fn print(args: &Args, table: &Table, name: &str, notes: &[String]) -> Result<(), Error> {
+    match args.output.format {
+        Format::Json => {
+            let mut out = json!({"format": 1, name: report::json_rows(table)});
+            if !notes.is_empty() {
+                out["notes"] = json!(notes);
+            }
+            args.output.write(&out.to_string())
+        }
+        Format::Csv => args.output.write(&args.output.table(table)),
+        _ => args.output.write(&format!("{}\n{}", args.output.table(table), notes.join("\n"))),
+    }
+}
+
+/// What the source says, as a title: model, phase, batch and lengths.
+fn describe(workload: &Workload) -> String {
+    let fact = |name: &str| {
+        let found = workload.source.facts.iter().find(|(key, _)| key == name);
+        found.map(|(key, value)| value.as_str().map_or(format!("{key} {value}"), str::to_string))
+    };
+    ["model", "phase", "batch", "seq", "past", "steps", "dtype"]
+        .into_iter()
+        .filter_map(fact)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
@@ -88,9 +139,14 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
         ">ridge",
         "bound",
         ">least time",
+        ">tile",
+        ">waves",
+        ">useful",
+        ">tiled time",
     ]);
     for call in workload.calls() {
-        let extents = call.product().map_or([const { None }; 4], |p| [p.batch, p.m, p.n, p.k].map(Some));
+        let product = call.product();
+        let extents = product.map_or([const { None }; 4], |p| [p.batch, p.m, p.n, p.k].map(Some));
         for chip in chips {
             let roof = Roof::of(call, chip)?;
             let mut row: Vec<Cell> = vec![(&*call.module).into(), short_name(call).into(), call.pass.name().into()];
@@ -106,8 +162,105 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
                 roof.bound.name().into(),
                 Cell::shown(roof.seconds, report::seconds(roof.seconds)),
             ]);
+            match product.and_then(|p| Waves::best(&p, chip, call.dtype())) {
+                None => row.extend([const { Cell::Empty }; 4]),
+                Some(waves) => {
+                    let seconds = waves.seconds(call.flops(), call.bytes(), call.dtype(), chip)?;
+                    row.extend([
+                        waves.tile.to_string().into(),
+                        waves.waves.into(),
+                        Cell::shown(waves.efficiency, report::percent(waves.efficiency)),
+                        Cell::shown(seconds, report::seconds(seconds)),
+                    ]);
+                }
+            }
             table.row(row);
         }
     }
     Ok(table)
+}
+
+fn warp_tiles(args: &Args, chips: &[Chip]) -> Result<Table, Error> {
+    let mut table =
+        Table::new(&["chip", "warp tile", ">FLOP/B", ">FLOP/clock", ">bytes/clock", ">shared memory gives", "fed"]);
+    for chip in chips {
+        let own = chip.matrix_flop_per_clock_and_unit.as_ref().map(|f| f.value);
+        let rate = args.flops_per_clock.or(own).filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| {
+            Error::Usage(format!("chip `{}` has no FLOPs per clock on record; give --flops-per-clock", chip.id))
+        })?;
+        for tile in WarpTile::DOCUMENTS {
+            let bytes = tile.bytes_per_clock(rate);
+            let fed = if bytes <= WarpTile::SHARED_BYTES_PER_CLOCK { "yes" } else { "no" };
+            table.row(vec![
+                chip.id.as_str().into(),
+                format!("({}, {}, {})", tile.m, tile.n, tile.k).into(),
+                Cell::shown(tile.intensity(), format!("{:.3}", tile.intensity())),
+                Cell::shown(rate, rate.to_string()),
+                Cell::shown(bytes, report::significant(bytes, 4)),
+                Cell::shown(WarpTile::SHARED_BYTES_PER_CLOCK, WarpTile::SHARED_BYTES_PER_CLOCK.to_string()),
+                fed.into(),
+            ]);
+        }
+    }
+    Ok(table)
+}
+
+fn utilisation(workload: &Workload, seconds: f64, chip: &Chip) -> Result<String, Error> {
+    let used = Utilisation::of(workload, seconds, chip)?;
+    let least = Summary::of(workload, chip)?.seconds;
+    let percent = report::percent;
+    Ok(format!(
+        "{}: MFU {} (full attention), {} (causal part); HFU {} (full), {} (causal); {} of the least time's speed",
+        chip.name,
+        percent(used.mfu),
+        percent(used.mfu_causal),
+        percent(used.hfu),
+        percent(used.hfu_causal),
+        percent(least / seconds)
+    ))
+}
+
+fn plot(path: &PathBuf, title: &str, workload: &Workload, chips: &[Chip]) -> Result<(), Error> {
+    let mut lines = Vec::new();
+    let mut points = Vec::new();
+    let dtype =
+        workload.calls().iter().max_by_key(|c| c.flops() * u128::from(c.count)).map_or(DType::Bf16, |c| c.dtype());
+    for (i, chip) in chips.iter().enumerate() {
+        let total = Summary::of(workload, chip)?.seconds;
+        let (peak, bandwidth) = (chip.peak(dtype).unwrap_or(0.0), chip.bandwidth().unwrap_or(0.0));
+        lines.push(PlotChip { name: chip.name.clone(), peak, bandwidth });
+        for call in workload.calls().iter().filter(|c| c.flops() > 0) {
+            let roof = Roof::of(call, chip)?;
+            let waves = call.product().and_then(|p| Waves::best(&p, chip, call.dtype()));
+            let seconds = match waves {
+                Some(waves) => waves.seconds(call.flops(), call.bytes(), call.dtype(), chip)?,
+                None => roof.seconds,
+            };
+            points.push(PlotPoint {
+                caption: caption(call),
+                chip: i,
+                intensity: call.intensity(),
+                speed: call.flops() as f64 / seconds,
+                share: roof.seconds * call.count as f64 / total,
+            });
+        }
+    }
+    let written = match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => std::fs::write(path, report::roofline_svg(title, &lines, &points)),
+        Some("png") => std::fs::write(path, report::roofline_png(title, &lines, &points)),
+        _ => return Err(Error::Usage(format!("--plot {}: the name must end in .svg or .png", path.display()))),
+    };
+    written.map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
+}
+
+/// The end of the module's path and the extents.
+fn caption(call: &gemwright_core::Call) -> String {
+    let parts: Vec<&str> = call.module.split('.').collect();
+    let short = parts[parts.len().saturating_sub(2)..].join(".");
+    let grad = if call.pass == gemwright_core::Pass::Forward { "" } else { " grad" };
+    match call.product() {
+        Some(p) if p.batch > 1 => format!("{short}{grad} {}·{}×{}×{}", p.batch, p.m, p.n, p.k),
+        Some(p) => format!("{short}{grad} {}×{}×{}", p.m, p.n, p.k),
+        None => format!("{short}{grad} {}", short_name(call)),
+    }
 }

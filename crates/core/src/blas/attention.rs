@@ -117,11 +117,8 @@ impl Facts<'_> {
     fn flash(&self, most: i64) -> bool {
         let Query { q, k, v, mask, .. } = self.query;
         let (dim, key_dim, value_dim) = self.dims();
-        let heads = if self.query.enable_gqa {
-            k.size[1] == v.size[1] && q.size[1] % k.size[1] == 0
-        } else {
-            self.same_heads
-        };
+        let heads =
+            if self.query.enable_gqa { k.size[1] == v.size[1] && q.size[1] % k.size[1] == 0 } else { self.same_heads };
         mask.is_none()
             && dim == key_dim
             && dim == value_dim

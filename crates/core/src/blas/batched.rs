@@ -16,8 +16,7 @@ struct Prepared {
 fn prepare(view: &View, swapped: bool, rows: i64, columns: i64) -> Prepared {
     let stride = &view.stride;
     let (fast, lead) = if swapped { (2, 1) } else { (1, 2) };
-    let as_it_is =
-        |transposed, leading| Prepared { transposed, leading, batch_stride: stride[0], copied: false };
+    let as_it_is = |transposed, leading| Prepared { transposed, leading, batch_stride: stride[0], copied: false };
     if stride[fast] == 1 && stride[lead] >= rows.max(1) {
         return as_it_is(false, stride[lead]);
     }

@@ -8,7 +8,10 @@ use crate::View;
 #[allow(missing_docs)]
 pub enum Lowered {
     /// A tensor is copied so that it can be flattened.
-    Copy { operand: &'static str, why: String },
+    Copy {
+        operand: &'static str,
+        why: String,
+    },
     Leaf(Leaf),
     /// The bias is added by a kernel of its own.
     Add(View),
@@ -116,11 +119,8 @@ fn batched(a: &View, b: &View) -> Vec<Lowered> {
     let spread = |x: &View, own: &[i64]| flat(&x.expand(&[&batch[..], own].concat()), &[&[all], own].concat());
     let columns = a.size[a.rank() - 1];
     let rows = if a.rank() > 1 { a.size[a.rank() - 2] } else { 1 };
-    let (left, left_copied) = if a.rank() == 1 {
-        spread(&a.unsqueeze(0), &[1, columns])
-    } else {
-        spread(a, &[rows, columns])
-    };
+    let (left, left_copied) =
+        if a.rank() == 1 { spread(&a.unsqueeze(0), &[1, columns]) } else { spread(a, &[rows, columns]) };
     let (right, right_copied) = if b.rank() == 1 {
         let (vector, copied) = spread(b, &[b.size[0]]);
         (View { size: vector.size.with(2, 1), stride: vector.stride.with(2, 1), ..vector }, copied)

@@ -46,8 +46,7 @@ struct Product {
 fn product(a: &View, b: &View, out: &View) -> Product {
     let result = prepare(out);
     // A row-major result is a column-major transpose: the operands change places.
-    let (first, second, names) =
-        if result.row_major { (b, a, ["mat2", "mat1"]) } else { (a, b, ["mat1", "mat2"]) };
+    let (first, second, names) = if result.row_major { (b, a, ["mat2", "mat1"]) } else { (a, b, ["mat1", "mat2"]) };
     let (left, right) = (prepare(first), prepare(second));
     let transposed = |x: &Prepared| x.row_major != result.row_major;
     let leading = |x: &Prepared| if x.row_major { x.view.stride[0] } else { x.view.stride[1] };

@@ -140,7 +140,7 @@ pub enum Trans {
 }
 
 impl Trans {
-    fn when(transposed: bool) -> Trans {
+    pub(crate) fn when(transposed: bool) -> Trans {
         if transposed { Trans::T } else { Trans::N }
     }
 }

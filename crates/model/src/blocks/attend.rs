@@ -5,7 +5,8 @@ use crate::architecture::{Attention as Facts, Layer};
 use crate::declaration::{Core, MaskRule};
 use crate::options::{AttentionWay, CacheKind};
 use crate::tape::{Addend, Tape, Var};
-use gemwright_core::{Attention, DType, Kernel, View};
+use gemwright_core::blas::{Backend, Query, attention_backend};
+use gemwright_core::{Attention, DType, View};
 
 /// q, k and v as \[batch, heads, tokens, dim\].
 #[derive(Clone, Copy)]
@@ -77,31 +78,24 @@ fn sdpa(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) 
         is_causal,
         enable_gqa,
         scale: layer.scale,
-        kernel: Kernel::Fused,
+        backend: Backend::Math,
     };
-    if has_fused_kernel(&attention) {
+    let query = Query {
+        q: &attention.q,
+        k: &attention.k,
+        v: &attention.v,
+        mask: attention.mask.as_ref(),
+        mask_needs_grad: false,
+        dropout: false,
+        is_causal,
+        enable_gqa,
+        cudnn: true,
+    };
+    attention.backend = attention_backend(&query, run.stack);
+    if attention.backend != Backend::Math {
         return tape.fused_attention(q, k, v, attention);
     }
-    attention.kernel = Kernel::Math;
     tape.decomposed_attention(attention, |tape| math(tape, Heads { q, k, v }, mask, enable_gqa, run))
-}
-
-/// Whether a fused CUDA kernel takes these operands (H200, PyTorch 2.11: cuDNN, flash or efficient).
-fn has_fused_kernel(a: &Attention) -> bool {
-    let dim = a.q.size[3];
-    let same_heads = a.q.size[1] == a.k.size[1];
-    let mask_fits = a.mask.is_none_or(|m| m.stride[3] == 1);
-    let efficient = |multiple: i64| same_heads && mask_fits && dim % multiple == 0;
-    match a.q.dtype {
-        DType::F16 | DType::Bf16 => {
-            let heads_fit = same_heads || a.enable_gqa;
-            let cudnn = heads_fit && mask_fits && dim % 8 == 0 && dim <= 256;
-            let flash = heads_fit && a.mask.is_none() && dim <= 256;
-            cudnn || flash || efficient(8)
-        }
-        DType::F32 => efficient(4),
-        _ => false,
-    }
 }
 
 /// PyTorch's own decomposition: in f32, q and k each times the root of the scale.

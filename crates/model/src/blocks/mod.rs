@@ -16,6 +16,7 @@ pub use rotary::angles;
 
 use crate::options::{AttentionWay, CacheKind};
 use gemwright_core::DType;
+use gemwright_core::blas::Stack;
 use std::sync::Arc;
 
 /// One pass of a model over some tokens.
@@ -31,6 +32,7 @@ pub struct Run {
     /// Positions are given per sequence, not once for all.
     pub own_positions: bool,
     pub way: AttentionWay,
+    pub stack: Stack,
     pub dtype: DType,
     pub training: bool,
 }

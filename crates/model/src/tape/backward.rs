@@ -1,7 +1,7 @@
 //! The tape replayed backwards: the layout of every gradient, and the products it takes.
 
 use super::{Tape, Var};
-use gemwright_core::{Attention, Op, Operands, Pass, View};
+use gemwright_core::{Attention, GradientProduct, Op, Operands, Pass, View, batch_gradients, matrix_gradients};
 use std::sync::Arc;
 
 /// How the gradient of a result becomes the gradients of what it was made of.
@@ -108,8 +108,14 @@ impl Tape {
                 .collect(),
             Back::Scaled => one(View::pointwise(&[g], true)),
             Back::Spread => one(View::pointwise(&[g.expand(&input(0).size)], true)),
-            Back::Matrix { second_first } => self.matrix_backward(node, g, *second_first),
-            Back::Batch { second_first } => self.batch_backward(node, g, *second_first),
+            Back::Matrix { second_first } => {
+                let gradients = matrix_gradients(&input(0), &input(1), &g);
+                self.product_backward(node, Op::Mm, gradients, *second_first)
+            }
+            Back::Batch { second_first } => {
+                let gradients = batch_gradients(&input(0), &input(1), &g);
+                self.product_backward(node, Op::Bmm, gradients, *second_first)
+            }
             Back::Attention(attention) => {
                 self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));
                 let like = |x: View| x.transpose(1, 2).like().transpose(1, 2);
@@ -122,34 +128,23 @@ impl Tape {
         }
     }
 
-    /// The gradient of a column-major operand is computed transposed, so that it comes out
-    /// column-major too: this is why a linear layer's dW is grad^T · x.
-    fn matrix_backward(&mut self, node: &Node, g: View, second_first: bool) -> Vec<(Var, View)> {
-        let (a, b) = (self.view(node.inputs[0]), self.view(node.inputs[1]));
-        let column_major = |x: &View| x.stride[0] == 1 && x.stride[1] == x.size[0];
-        let mut product = |x: View, y: View| self.product(Op::Mm, Pass::Grad, x, y, None);
-        let mut gradient = |second: bool| match (second, column_major(if second { &b } else { &a })) {
-            (false, false) => product(g, b.t()),
-            (false, true) => product(b, g.t()).t(),
-            (true, false) => product(a.t(), g),
-            (true, true) => product(g.t(), a).t(),
-        };
-        in_order(node, second_first, &mut gradient)
+    /// The two products, in the order PyTorch runs them.
+    fn product_backward(
+        &mut self,
+        node: &Node,
+        op: Op,
+        gradients: [GradientProduct; 2],
+        second_first: bool,
+    ) -> Vec<(Var, View)> {
+        let order = if second_first { [1, 0] } else { [0, 1] };
+        order
+            .map(|i| {
+                let GradientProduct { first, second, transposed } = gradients[i];
+                let out = self.product(op, Pass::Grad, first, second, None);
+                (node.inputs[i], if transposed { out.t() } else { out })
+            })
+            .to_vec()
     }
-
-    fn batch_backward(&mut self, node: &Node, g: View, second_first: bool) -> Vec<(Var, View)> {
-        let (a, b) = (self.view(node.inputs[0]), self.view(node.inputs[1]));
-        let mut gradient = |second: bool| {
-            let (x, y) = if second { (a.t(), g) } else { (g, b.t()) };
-            self.product(Op::Bmm, Pass::Grad, x, y, None)
-        };
-        in_order(node, second_first, &mut gradient)
-    }
-}
-
-fn in_order(node: &Node, second_first: bool, gradient: &mut impl FnMut(bool) -> View) -> Vec<(Var, View)> {
-    let order = if second_first { [1, 0] } else { [0, 1] };
-    order.map(|i| (node.inputs[i], gradient(i == 1))).to_vec()
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! Products that are only numbers: three words, or a CSV of shapes.
+
+use crate::error::Error;
+use gemwright_core::{Call, DType, Op, Operands, Pass, View, Workload};
+
+/// The largest extent that is a product's and not a typing error.
+const LARGEST: i64 = 1 << 31;
+
+fn extent(name: &str, word: &str) -> Result<i64, String> {
+    let valid = word.trim().parse().ok().filter(|n| (1..=LARGEST).contains(n));
+    valid.ok_or_else(|| format!("{name} is `{word}`; it must be an integer from 1 to {LARGEST}"))
+}
+
+fn call(batch: i64, [m, n, k]: [i64; 3], dtype: DType, count: u64) -> Call {
+    let view = |rows: i64, columns: i64| match batch {
+        1 => View::contiguous(&[rows, columns], dtype),
+        _ => View::contiguous(&[batch, rows, columns], dtype),
+    };
+    let op = if batch == 1 { Op::Mm } else { Op::Bmm };
+    let operands =
+        Operands::Product { a: view(m, k), b: view(k, n), bias: None, out: view(m, n), alpha: 1.0, beta: 1.0 };
+    Call { op, pass: Pass::Forward, module: "".into(), operands, inside: false, count }
+}
+
+/// M N K as words.
+pub fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
+    let mut extents = [0; 3];
+    for ((place, word), name) in extents.iter_mut().zip(words).zip(["M", "N", "K"]) {
+        *place = extent(name, word).map_err(Error::Usage)?;
+    }
+    let mut workload = Workload::default();
+    workload.push(&call(1, extents, dtype, 1));
+    Ok(workload)
+}
+
+/// A CSV with columns M, N and K, whatever their case; `batch` (or `B`), `count` and `dtype` where they are there.
+pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
+    let failed = |why: String| Error::File { path: path.into(), why };
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(path).map_err(|e| failed(e.to_string()))?;
+    let heads = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
+    let column = |names: &[&str]| heads.iter().position(|h| names.iter().any(|n| h.trim().eq_ignore_ascii_case(n)));
+    let [Some(m), Some(n), Some(k)] = ["M", "N", "K"].map(|name| column(&[name])) else {
+        return Err(failed("needs the columns M, N and K".into()));
+    };
+    let (batch, count, kind) = (column(&["batch", "B"]), column(&["count"]), column(&["dtype"]));
+    let mut workload = Workload::default();
+    for (i, row) in reader.records().enumerate() {
+        let at = |why: String| failed(format!("line {}: {why}", i + 2));
+        let row = row.map_err(|e| at(e.to_string()))?;
+        let word = |column: Option<usize>| column.and_then(|c| row.get(c)).map(str::trim).filter(|w| !w.is_empty());
+        let number = |name: &str, column: Option<usize>| match word(column) {
+            Some(word) => extent(name, word).map_err(at),
+            None => Ok(1),
+        };
+        let mut extents = [0; 3];
+        for ((place, column), name) in extents.iter_mut().zip([m, n, k]).zip(["M", "N", "K"]) {
+            *place = extent(name, row.get(column).unwrap_or("")).map_err(at)?;
+        }
+        let dtype = match word(kind) {
+            Some(word) => DType::parse(word).ok_or_else(|| at(format!("unknown dtype `{word}`")))?,
+            None => dtype,
+        };
+        workload.push(&call(number("batch", batch)?, extents, dtype, number("count", count)? as u64));
+    }
+    if workload.calls().is_empty() {
+        return Err(failed("has no rows".into()));
+    }
+    Ok(workload)
+}

@@ -1,0 +1,393 @@
+//! A roofline as a picture one would put on a slide: log axes, one line a chip, one circle a product.
+
+use std::fmt::Write;
+
+/// A chip's roof.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct PlotChip {
+    pub name: String,
+    /// FLOP/s.
+    pub peak: f64,
+    /// Bytes per second.
+    pub bandwidth: f64,
+}
+
+/// A product on a chip.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct PlotPoint {
+    /// What the legend calls it; equal captions on several chips share a number.
+    pub caption: String,
+    /// Position in the list of chips.
+    pub chip: usize,
+    /// FLOPs per byte.
+    pub intensity: f64,
+    /// FLOP/s.
+    pub speed: f64,
+    /// Share of the workload's time on that chip, 0 to 1.
+    pub share: f64,
+}
+
+/// Where a label stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rect {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Rect {
+    fn overlaps(&self, other: &Rect) -> bool {
+        self.x < other.x + other.width
+            && other.x < self.x + self.width
+            && self.y < other.y + other.height
+            && other.y < self.y + self.height
+    }
+
+    fn around(x: f64, y: f64, radius: f64) -> Rect {
+        Rect { x: x - radius, y: y - radius, width: 2.0 * radius, height: 2.0 * radius }
+    }
+}
+
+const WIDTH: f64 = 1280.0;
+const HEIGHT: f64 = 800.0;
+/// The plot's own area; the legend stands right of it.
+const AREA: Rect = Rect { x: 80.0, y: 56.0, width: 800.0, height: 680.0 };
+const LEGEND_X: f64 = 905.0;
+const LINE: f64 = 17.0;
+/// Colours that colour-blind people tell apart (Okabe and Ito).
+const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+
+struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    fn covering(values: impl Iterator<Item = f64>, below: f64, above: f64) -> Axis {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| v.is_finite() && *v > 0.0) {
+            low = low.min(value);
+            high = high.max(value);
+        }
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        Axis { low: (low / below).log10(), high: (high * above).log10() }
+    }
+
+    /// 0 at the low end, 1 at the high end.
+    fn place(&self, value: f64) -> f64 {
+        (value.log10() - self.low) / (self.high - self.low)
+    }
+
+    fn decades(&self) -> std::ops::RangeInclusive<i32> {
+        self.low.ceil() as i32..=self.high.floor() as i32
+    }
+}
+
+struct Canvas {
+    x: Axis,
+    y: Axis,
+    out: String,
+}
+
+impl Canvas {
+    fn at(&self, intensity: f64, speed: f64) -> (f64, f64) {
+        (AREA.x + AREA.width * self.x.place(intensity), AREA.y + AREA.height * (1.0 - self.y.place(speed)))
+    }
+
+    fn text(&mut self, x: f64, y: f64, size: f64, attributes: &str, text: &str) {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let _ = writeln!(self.out, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" {attributes}>{text}</text>");
+    }
+
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), attributes: &str) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        let _ = writeln!(self.out, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {attributes}/>");
+    }
+}
+
+/// The picture as SVG.
+pub fn roofline_svg(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> String {
+    draw(title, chips, points).0
+}
+
+/// The picture as PNG, twice as fine.
+///
+/// # Panics
+/// Never: the SVG is our own and the font is built in.
+pub fn roofline_png(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> Vec<u8> {
+    let mut options = resvg::usvg::Options { font_family: "DejaVu Sans".into(), ..Default::default() };
+    options.fontdb_mut().load_font_data(include_bytes!("../../../data/fonts/DejaVuSans-latin.ttf").to_vec());
+    let svg = draw(title, chips, points).0;
+    let tree = resvg::usvg::Tree::from_str(&svg, &options).expect("our own SVG is well-formed");
+    let mut pixels = resvg::tiny_skia::Pixmap::new(2 * WIDTH as u32, 2 * HEIGHT as u32).expect("a size above 0");
+    resvg::render(&tree, resvg::tiny_skia::Transform::from_scale(2.0, 2.0), &mut pixels.as_mut());
+    pixels.encode_png().expect("memory takes everything")
+}
+
+fn draw(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> (String, Vec<Rect>) {
+    let ridges = chips.iter().map(|c| c.peak / c.bandwidth);
+    let x = Axis::covering(points.iter().map(|p| p.intensity).chain(ridges), 2.5, 2.5);
+    let y = Axis::covering(points.iter().map(|p| p.speed).chain(chips.iter().map(|c| c.peak)), 3.0, 2.0);
+    let mut canvas = Canvas { x, y, out: String::new() };
+    let _ = writeln!(
+        canvas.out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         font-family=\"DejaVu Sans, sans-serif\" fill=\"#222222\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
+    );
+    canvas.text(AREA.x, 32.0, 19.0, "font-weight=\"bold\"", &shortened(title, 100));
+    axes(&mut canvas);
+    let (chip_labels, mut taken) = roofs(&mut canvas, chips);
+    let legend = legend(points);
+    let labels = circles(&mut canvas, points, &legend, &mut taken);
+    print_legend(&mut canvas, chips, points, &legend);
+    canvas.out.push_str("</svg>\n");
+    (canvas.out, chip_labels.into_iter().chain(labels).collect())
+}
+
+fn axes(canvas: &mut Canvas) {
+    let (left, right) = (AREA.x, AREA.x + AREA.width);
+    let (top, bottom) = (AREA.y, AREA.y + AREA.height);
+    let grid = "stroke=\"#dddddd\" stroke-width=\"1\"";
+    for decade in canvas.x.decades() {
+        let (x, _) = canvas.at(10f64.powi(decade), 1.0);
+        canvas.line((x, top), (x, bottom), grid);
+        canvas.text(x, bottom + 20.0, 12.0, "text-anchor=\"middle\"", &power(decade, ""));
+    }
+    for decade in canvas.y.decades() {
+        let (_, y) = canvas.at(1.0, 10f64.powi(decade));
+        canvas.line((left, y), (right, y), grid);
+        canvas.text(left - 8.0, y + 4.0, 12.0, "text-anchor=\"end\"", &power(decade - 12, ""));
+    }
+    let frame = "stroke=\"#888888\" stroke-width=\"1\"";
+    canvas.line((left, bottom), (right, bottom), frame);
+    canvas.line((left, top), (left, bottom), frame);
+    canvas.text((left + right) / 2.0, bottom + 44.0, 14.0, "text-anchor=\"middle\"", "FLOP per byte");
+    let middle = (top + bottom) / 2.0;
+    let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 24 {middle:.1})\"");
+    canvas.text(24.0, middle, 14.0, &turned, "TFLOP/s");
+}
+
+fn power(decade: i32, unit: &str) -> String {
+    let number = if decade >= 0 {
+        format!("{}", 10f64.powi(decade))
+    } else {
+        format!("{:.*}", -decade as usize, 10f64.powi(decade))
+    };
+    format!("{number}{unit}")
+}
+
+/// One line a chip, with its name along the flat part; gives back what the names cover.
+fn roofs(canvas: &mut Canvas, chips: &[PlotChip]) -> (Vec<Rect>, Vec<Rect>) {
+    let mut names: Vec<Rect> = Vec::new();
+    let right = 10f64.powf(canvas.x.high);
+    for (i, chip) in chips.iter().enumerate() {
+        let left = 10f64.powf(canvas.x.low).max(10f64.powf(canvas.y.low) / chip.bandwidth);
+        let ridge = chip.peak / chip.bandwidth;
+        let stroke = format!("stroke=\"{}\" stroke-width=\"2.5\" stroke-linecap=\"round\"", COLOURS[i % COLOURS.len()]);
+        let corner = canvas.at(ridge, chip.peak);
+        canvas.line(canvas.at(left, left * chip.bandwidth), corner, &stroke);
+        canvas.line(corner, canvas.at(right, chip.peak), &stroke);
+        let text = format!("{} · {:.0} TFLOP/s · {:.0} GB/s", chip.name, chip.peak / 1e12, chip.bandwidth / 1e9);
+        let width = 7.2 * text.chars().count() as f64;
+        let mut place = Rect { x: AREA.x + AREA.width - width - 6.0, y: corner.1 - 20.0, width, height: 15.0 };
+        // Chips of about the same peak would write over one another.
+        while names.iter().any(|n| n.overlaps(&place)) {
+            place.y -= 16.0;
+        }
+        let colour = format!("fill=\"{}\"", COLOURS[i % COLOURS.len()]);
+        canvas.text(place.x, place.y + 12.0, 12.0, &colour, &text);
+        names.push(place);
+    }
+    (names.clone(), names)
+}
+
+/// One line of the legend: captions that lie on the same place share it.
+struct Entry {
+    captions: Vec<String>,
+    share: f64,
+    /// Positions in the list of points, one a chip or more.
+    points: Vec<usize>,
+}
+
+/// Captions by their largest share, those that coincide on every chip together.
+fn legend(points: &[PlotPoint]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for (i, point) in points.iter().enumerate() {
+        let same = |e: &&mut Entry| e.captions.contains(&point.caption);
+        match entries.iter_mut().find(same) {
+            Some(entry) => {
+                entry.points.push(i);
+                entry.share = entry.share.max(point.share);
+            }
+            None => entries.push(Entry { captions: vec![point.caption.clone()], share: point.share, points: vec![i] }),
+        }
+    }
+    let place = |e: &Entry| -> Vec<(usize, u64, u64)> {
+        e.points.iter().map(|&i| (points[i].chip, points[i].intensity.to_bits(), points[i].speed.to_bits())).collect()
+    };
+    let mut merged: Vec<Entry> = Vec::new();
+    for entry in entries {
+        match merged.iter_mut().find(|m| place(m) == place(&entry)) {
+            Some(other) => {
+                other.share += entry.share;
+                other.captions.extend(entry.captions);
+            }
+            None => merged.push(entry),
+        }
+    }
+    merged.sort_by(|a, b| b.share.total_cmp(&a.share));
+    merged
+}
+
+/// Circles by share, numbers beside them where there is room.
+fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry], taken: &mut Vec<Rect>) -> Vec<Rect> {
+    let radius = |share: f64| 4.0 + 16.0 * share.max(0.0).sqrt();
+    let mut spots = Vec::new();
+    for (number, entry) in legend.iter().enumerate() {
+        let mut on_chip: Vec<usize> = Vec::new();
+        for &i in &entry.points {
+            let point = &points[i];
+            if on_chip.contains(&point.chip) || point.intensity <= 0.0 || point.speed <= 0.0 {
+                continue;
+            }
+            on_chip.push(point.chip);
+            let (x, y) = canvas.at(point.intensity, point.speed);
+            let size = radius(entry.share);
+            let colour = COLOURS[point.chip % COLOURS.len()];
+            let _ = writeln!(
+                canvas.out,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" fill=\"{colour}\" fill-opacity=\"0.35\" stroke=\"{colour}\">\
+                 <title>{}</title></circle>",
+                entry.captions.join(", ").replace('&', "&amp;").replace('<', "&lt;")
+            );
+            spots.push((number, x, y, size, colour));
+        }
+    }
+    taken.extend(spots.iter().map(|(_, x, y, size, _)| Rect::around(*x, *y, *size * 0.7)));
+    let mut labels = Vec::new();
+    for (number, x, y, size, colour) in spots {
+        let text = (number + 1).to_string();
+        let Some(place) = free_place(x, y, size, &text, taken) else { continue };
+        let middle = (place.x + place.width / 2.0, place.y + place.height / 2.0);
+        let distance = (middle.0 - x).hypot(middle.1 - y);
+        if distance > size + 16.0 {
+            let thin = format!("stroke=\"{colour}\" stroke-width=\"0.7\"");
+            canvas.line((x, y), middle, &thin);
+            let _ = writeln!(
+                canvas.out,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#ffffff\"/>",
+                place.x, place.y, place.width, place.height
+            );
+        }
+        canvas.text(middle.0, place.y + 11.0, 11.0, "text-anchor=\"middle\"", &text);
+        taken.push(place);
+        labels.push(place);
+    }
+    labels
+}
+
+/// The nearest place for a label that covers nothing.
+fn free_place(x: f64, y: f64, size: f64, text: &str, taken: &[Rect]) -> Option<Rect> {
+    let (width, height) = (7.0 * text.len() as f64 + 4.0, 14.0);
+    for ring in 0..14 {
+        let reach = size + 9.0 + 11.0 * f64::from(ring);
+        for step in 0..16 {
+            // Above first: a circle on a roof has free space there.
+            let angle = -std::f64::consts::FRAC_PI_2 + f64::from(step) * std::f64::consts::PI / 8.0;
+            let (cx, cy) = (x + reach * angle.cos(), y + reach * angle.sin());
+            let place = Rect { x: cx - width / 2.0, y: cy - height / 2.0, width, height };
+            let inside = place.x >= AREA.x
+                && place.x + width <= AREA.x + AREA.width
+                && place.y >= AREA.y
+                && place.y + height <= AREA.y + AREA.height;
+            if inside && !taken.iter().any(|t| t.overlaps(&place)) {
+                return Some(place);
+            }
+        }
+    }
+    None
+}
+
+fn print_legend(canvas: &mut Canvas, chips: &[PlotChip], points: &[PlotPoint], legend: &[Entry]) {
+    let heading =
+        if chips.len() > 1 { "products, largest share of the time on any chip" } else { "products, share of the time" };
+    canvas.text(LEGEND_X, AREA.y + 4.0, 12.0, "font-weight=\"bold\"", heading);
+    let room = ((HEIGHT - AREA.y - 60.0) / LINE) as usize;
+    let shown = if legend.len() > room { room - 1 } else { legend.len() };
+    for (i, entry) in legend.iter().take(shown).enumerate() {
+        let y = AREA.y + 26.0 + LINE * i as f64;
+        canvas.text(LEGEND_X + 18.0, y, 11.0, "text-anchor=\"end\"", &(i + 1).to_string());
+        let more = entry.captions.len() - 1;
+        let caption = if more > 0 {
+            format!("{} + {more}", shortened(&entry.captions[0], 36))
+        } else {
+            shortened(&entry.captions[0], 42)
+        };
+        canvas.text(LEGEND_X + 26.0, y, 11.0, "", &caption);
+        canvas.text(WIDTH - 14.0, y, 11.0, "text-anchor=\"end\"", &format!("{:.1} %", entry.share * 100.0));
+    }
+    if shown < legend.len() {
+        let rest: f64 = legend[shown..].iter().map(|e| e.share).sum();
+        let y = AREA.y + 26.0 + LINE * shown as f64;
+        let text = format!("… and {} further, {:.1} %", legend.len() - shown, rest * 100.0);
+        canvas.text(LEGEND_X + 26.0, y, 11.0, "", &text);
+    }
+    if points.is_empty() {
+        canvas.text(LEGEND_X, AREA.y + 26.0, 11.0, "", "no products");
+    }
+}
+
+/// The end of a long text, which tells more of a module's path than its beginning.
+fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        text.into()
+    } else {
+        format!("…{}", text.chars().skip(length - most + 1).collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chips() -> Vec<PlotChip> {
+        let chip = |name: &str, peak: f64, bandwidth: f64| PlotChip { name: name.into(), peak, bandwidth };
+        vec![chip("A", 989.4e12, 4.8e12), chip("B & <co>", 1000e12, 5.3e12)]
+    }
+
+    fn points(count: usize) -> Vec<PlotPoint> {
+        let chips = chips();
+        (0..count)
+            .map(|i| {
+                let intensity = 0.5 * 1.15f64.powi(i as i32 % 40);
+                let chip = i % 2;
+                let speed = (intensity * chips[chip].bandwidth).min(chips[chip].peak);
+                PlotPoint { caption: format!("layer.{i} 1x{i}"), chip, intensity, speed, share: 1.0 / count as f64 }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn labels_do_not_overlap() {
+        for count in [0, 1, 7, 60, 200] {
+            let (svg, labels) = draw("a title", &chips(), &points(count));
+            assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+            for (i, a) in labels.iter().enumerate() {
+                assert!(labels[i + 1..].iter().all(|b| !a.overlaps(b)), "{count} points");
+            }
+        }
+    }
+
+    #[test]
+    fn the_png_is_one_and_the_svg_is_well_formed() {
+        let png = roofline_png("t", &chips(), &points(20));
+        assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+        assert!(roofline_svg("t", &chips(), &points(20)).contains("B &amp; &lt;co&gt;"));
+    }
+}
