@@ -258,3 +258,99 @@ fn the_json_is_what_the_schema_says() {
     }
     assert!(!schema.is_valid(&serde_json::json!({"format": 2})));
 }
+
+#[test]
+fn the_documents_three_products_have_their_flags() {
+    let workload = json("model gpt3-xl --phase train --batch 5 --seq 2048");
+    let calls = workload["calls"].as_array().unwrap();
+    let flags = |pass: &str, module: &str, m: u64| {
+        let call = calls.iter().find(|c| c["pass"] == pass && c["module"] == module && c["product"]["m"] == m).unwrap();
+        (call["blas"]["transa"].as_str().unwrap().to_string(), call["blas"]["transb"].as_str().unwrap().to_string())
+    };
+    let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+    assert_eq!(flags("forward", "blocks.*.up", 10240), pair("T", "N"));
+    assert_eq!(flags("grad", "blocks.*.up", 10240), pair("N", "N"));
+    assert_eq!(flags("grad", "blocks.*.up", 8192), pair("N", "T"));
+    assert_eq!(calls.iter().find(|c| c["module"] == "blocks.*.up").unwrap()["blas"]["epilogue"], "EPILOGUE_BIAS");
+}
+
+#[test]
+fn explain_gives_the_steps_of_an_operation() {
+    let answer = json("explain --op aten::addmm --a 128x64:64,1 --b 64x96:1,64 --bias 96:1 --dtype bf16");
+    let kinds: Vec<&str> = answer["steps"].as_array().unwrap().iter().map(|s| s["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["aten", "blas"]);
+    assert_eq!(answer["steps"][1]["routine"], "cublasLtMatmul");
+    let strided = json("explain --op linear --a 4x24x224:10752,448,2 --b 160x224 --bias 160");
+    let kinds: Vec<&str> = strided["steps"].as_array().unwrap().iter().map(|s| s["kind"].as_str().unwrap()).collect();
+    assert!(
+        kinds.contains(&"copy") && strided["steps"].as_array().unwrap().iter().any(|s| s["op"] == "aten::add_"),
+        "{kinds:?}"
+    );
+    let frozen = json("explain --op linear --a 4x24x224:224,896,1 --b 160x224 --frozen");
+    assert_eq!(frozen["steps"][0]["op"], "aten::bmm");
+    let rocm = json("explain --op mm --a 128x64 --b 64x96 --library rocm");
+    assert_eq!(rocm["steps"][1]["routine"], "hipblasLtMatmul");
+}
+
+#[test]
+fn explain_takes_an_expression_and_a_layer() {
+    let page =
+        Command::new(env!("CARGO_BIN_EXE_gemwright")).args(["explain", "597x4096 @ 4096x11008^T"]).output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.contains("cublasGemmEx(T, N, m = 11008, n = 597, k = 4096"), "{page}");
+    let other =
+        Command::new(env!("CARGO_BIN_EXE_gemwright")).args(["explain", "597x4096 @ 11008x4096^T"]).output().unwrap();
+    assert!(String::from_utf8(other.stdout).unwrap().contains("m = 11008, n = 597"));
+    assert!(answer("explain llama-3.1-8b mlp.up_proj --phase decode").contains("gate and up in one product"));
+    assert!(answer("explain gpt2 lm_head --phase prefill").contains("50257 is no multiple of 8"));
+    assert!(failure("explain llama-3.1-8b mlp.nonesuch", 2).contains("mlp.down_proj"));
+    assert!(failure("explain --op mm --a 4x5 --b 6x7", 2).contains("5 is not 6"));
+    assert!(failure("explain --op mm --a 4xx5 --b 6x7", 2).contains("128x64:64,1"));
+    assert!(failure("explain --op mm --a 4x5", 2).contains("--b"));
+}
+
+#[test]
+fn warp_tiles_of_the_documents() {
+    let rows = json("roof --tiles --on rtx3090");
+    let column = |rows: &Value, name: &str| -> Vec<f64> {
+        rows["tiles"].as_array().unwrap().iter().map(|r| r[name].as_f64().unwrap()).collect()
+    };
+    let bytes = column(&rows, "bytes/clock");
+    assert_eq!(
+        bytes.iter().map(|b| b.round()).collect::<Vec<_>>(),
+        [128.0, 48.0, 52.0, 72.0, 68.0, 64.0, 48.0, 64.0, 56.0]
+    );
+    assert_eq!(column(&json("roof --tiles --on rtx3090 --flops-per-clock 6780"), "bytes/clock")[0], 1695.0);
+    assert!(failure("roof --tiles --on tpu-v4", 2).contains("--flops-per-clock"));
+}
+
+#[test]
+fn utilisation_counts_recomputation_for_the_hardware_only() {
+    let notes = |words: &str| json(words)["notes"][0].as_str().unwrap().to_string();
+    let plain = notes("roof gpt3-xl --phase train --batch 5 --seq 2048 --on h200 --step-time 310ms");
+    let again = notes("roof gpt3-xl --phase train --batch 5 --seq 2048 --recompute --on h200 --step-time 310ms");
+    let value = |text: &str, name: &str| {
+        text.split(name).nth(1).unwrap().split('%').next().unwrap().trim().parse::<f64>().unwrap()
+    };
+    assert_eq!(value(&plain, "MFU "), value(&again, "MFU "));
+    assert!(value(&again, "HFU ") > value(&plain, "HFU ") * 1.2);
+    assert!(failure("roof gpt2 --on h200 --step-time soon", 2).contains("310ms"));
+}
+
+#[test]
+fn shapes_and_pictures() {
+    let shapes = file("shapes.csv", "M,N,K,count,dtype\n16,4096,4096,3,f16\n8,8,8,,\n");
+    let rows = json(&format!("roof {} --on a100", shapes.display()));
+    assert_eq!(rows["roofs"].as_array().unwrap().len(), 2);
+    assert_eq!((&rows["roofs"][0]["count"], &rows["roofs"][0]["dtype"]), (&3.into(), &"f16".into()));
+    for (name, begin) in [("plot.svg", &b"<svg"[..]), ("plot.png", &b"\x89PNG"[..])] {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        answer(&format!("roof gpt2 --phase train --on h200,mi300x --plot {}", path.display()));
+        assert!(std::fs::read(&path).unwrap().starts_with(begin));
+    }
+    assert!(failure("roof gpt2 --on h200 --plot x.gif", 2).contains(".svg or .png"));
+    let broken = file("broken.csv", "M,N\n1,2\n");
+    assert!(failure(&format!("roof {} --on a100", broken.display()), 2).contains("M, N and K"));
+    let broken = file("broken2.csv", "M,N,K\n1,2,x\n");
+    assert!(failure(&format!("roof {} --on a100", broken.display()), 2).contains("line 2"));
+}

@@ -86,6 +86,69 @@ fn words(dice: &mut Dice) -> Vec<String> {
     words
 }
 
+/// A view of these sizes with strides of some kind; one time in four something in it is spoilt.
+fn hostile_view(sizes: &[usize], dice: &mut Dice) -> String {
+    let join = |words: &[String], with: &str| words.join(with);
+    let mut text = join(&sizes.iter().map(usize::to_string).collect::<Vec<_>>(), "x");
+    if dice.roll(2) == 0 {
+        let mut steps: Vec<String> = sizes
+            .iter()
+            .map(|_| ["0", "1", "2", "7", "64", "4096", "1099511627776"][dice.roll(7)].to_string())
+            .collect();
+        if dice.roll(10) == 0 {
+            steps.push("1".into());
+        }
+        text = format!("{text}:{}", join(&steps, ","));
+    }
+    if dice.roll(4) == 0 {
+        let at = dice.roll(text.len());
+        let spoilt = ["x", "-", "", ":", ",", "99999999999999999999", "1099511627777", "0"][dice.roll(8)];
+        text.replace_range(at..=at, spoilt);
+    }
+    text
+}
+
+#[test]
+fn no_operation_makes_explain_panic() {
+    let count: usize = std::env::var("GEMWRIGHT_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let mut dice = Dice(11);
+    let mut answered = 0;
+    for _ in 0..count {
+        let op = ["linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "mv", "aten::mm", "conv"][dice.roll(9)];
+        let mut words = vec!["explain".to_string(), "--op".into(), op.into(), "--format".into(), "json".into()];
+        let mut extent = || [0, 1, 2, 3, 8, 64, 100, 4096][dice.roll(8)];
+        let (batch, m, n, k) = (extent(), extent(), extent(), extent());
+        let (a, b, bias) = match op {
+            "linear" => (vec![batch, m, k], vec![n, k], vec![n]),
+            "matmul" => (vec![batch, m, k], vec![k, n], vec![]),
+            "bmm" | "baddbmm" => (vec![batch, m, k], vec![batch, k, n], vec![batch, m, n]),
+            "mv" => (vec![m, k], vec![k], vec![]),
+            _ => (vec![m, k], vec![k, n], vec![n]),
+        };
+        words.extend(["--a".into(), hostile_view(&a, &mut dice), "--b".into(), hostile_view(&b, &mut dice)]);
+        if !bias.is_empty() && (op.contains("add") || dice.roll(3) == 0) {
+            words.extend(["--bias".into(), hostile_view(&bias, &mut dice)]);
+        }
+        if dice.roll(4) == 0 {
+            words.extend(["--beta".into(), ["0", "0.5", "-1", "nan", "1e400", "x"][dice.roll(6)].into()]);
+        }
+        if dice.roll(4) == 0 {
+            words.push("--frozen".into());
+        }
+        let start = Instant::now();
+        let done = Command::new(env!("CARGO_BIN_EXE_gemwright")).args(&words).output().unwrap();
+        let message = String::from_utf8_lossy(&done.stderr);
+        match done.status.code() {
+            Some(0) => answered += 1,
+            Some(2) => assert!(message.starts_with("error: "), "{words:?}: {message}"),
+            code => panic!("{code:?} for {words:?}: {message}"),
+        }
+        assert!(start.elapsed().as_secs_f64() < 1.0, "{words:?}");
+    }
+    println!("{count} operations: {answered} answered, the rest refused");
+    assert!(answered > count / 10, "only {answered} of {count} were answered");
+}
+
 #[test]
 fn nothing_makes_it_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");

@@ -57,6 +57,8 @@ const HEIGHT: f64 = 800.0;
 const AREA: Rect = Rect { x: 80.0, y: 56.0, width: 800.0, height: 680.0 };
 const LEGEND_X: f64 = 905.0;
 const LINE: f64 = 17.0;
+/// Products of a smaller share of the time are counted, not drawn: they would only stretch the axes.
+const LEAST_SHARE: f64 = 0.001;
 /// Colours that colour-blind people tell apart (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 
@@ -83,8 +85,12 @@ impl Axis {
         (value.log10() - self.low) / (self.high - self.low)
     }
 
-    fn decades(&self) -> std::ops::RangeInclusive<i32> {
-        self.low.ceil() as i32..=self.high.floor() as i32
+    /// Powers of ten; on a short axis their double and fivefold too.
+    fn ticks(&self) -> Vec<f64> {
+        let steps: &[f64] = if self.high - self.low < 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let decades = self.low.floor() as i32..=self.high.ceil() as i32;
+        let all = decades.flat_map(|d| steps.iter().map(move |s| s * 10f64.powi(d)));
+        all.filter(|v| (self.low..=self.high).contains(&v.log10())).collect()
     }
 }
 
@@ -130,9 +136,15 @@ pub fn roofline_png(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> Ve
 }
 
 fn draw(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> (String, Vec<Rect>) {
+    let mut legend = legend(points);
+    let all = legend.len();
+    legend.retain(|entry| entry.share >= LEAST_SHARE);
+    let left_out = all - legend.len();
+    let kept: Vec<usize> = legend.iter().flat_map(|entry| entry.points.clone()).collect();
+    let shown = || kept.iter().map(|&i| &points[i]);
     let ridges = chips.iter().map(|c| c.peak / c.bandwidth);
-    let x = Axis::covering(points.iter().map(|p| p.intensity).chain(ridges), 2.5, 2.5);
-    let y = Axis::covering(points.iter().map(|p| p.speed).chain(chips.iter().map(|c| c.peak)), 3.0, 2.0);
+    let x = Axis::covering(shown().map(|p| p.intensity).chain(ridges), 2.5, 2.5);
+    let y = Axis::covering(shown().map(|p| p.speed).chain(chips.iter().map(|c| c.peak)), 3.0, 2.0);
     let mut canvas = Canvas { x, y, out: String::new() };
     let _ = writeln!(
         canvas.out,
@@ -141,27 +153,26 @@ fn draw(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> (String, Vec<R
     );
     canvas.text(AREA.x, 32.0, 19.0, "font-weight=\"bold\"", &shortened(title, 100));
     axes(&mut canvas);
-    let (chip_labels, mut taken) = roofs(&mut canvas, chips);
-    let legend = legend(points);
-    let labels = circles(&mut canvas, points, &legend, &mut taken);
-    print_legend(&mut canvas, chips, points, &legend);
+    roofs(&mut canvas, chips);
+    let labels = circles(&mut canvas, points, &legend);
+    print_legend(&mut canvas, chips, &legend, left_out);
     canvas.out.push_str("</svg>\n");
-    (canvas.out, chip_labels.into_iter().chain(labels).collect())
+    (canvas.out, labels)
 }
 
 fn axes(canvas: &mut Canvas) {
     let (left, right) = (AREA.x, AREA.x + AREA.width);
     let (top, bottom) = (AREA.y, AREA.y + AREA.height);
     let grid = "stroke=\"#dddddd\" stroke-width=\"1\"";
-    for decade in canvas.x.decades() {
-        let (x, _) = canvas.at(10f64.powi(decade), 1.0);
+    for value in canvas.x.ticks() {
+        let (x, _) = canvas.at(value, 1.0);
         canvas.line((x, top), (x, bottom), grid);
-        canvas.text(x, bottom + 20.0, 12.0, "text-anchor=\"middle\"", &power(decade, ""));
+        canvas.text(x, bottom + 20.0, 12.0, "text-anchor=\"middle\"", &tick(value));
     }
-    for decade in canvas.y.decades() {
-        let (_, y) = canvas.at(1.0, 10f64.powi(decade));
+    for value in canvas.y.ticks() {
+        let (_, y) = canvas.at(1.0, value);
         canvas.line((left, y), (right, y), grid);
-        canvas.text(left - 8.0, y + 4.0, 12.0, "text-anchor=\"end\"", &power(decade - 12, ""));
+        canvas.text(left - 8.0, y + 4.0, 12.0, "text-anchor=\"end\"", &tick(value / 1e12));
     }
     let frame = "stroke=\"#888888\" stroke-width=\"1\"";
     canvas.line((left, bottom), (right, bottom), frame);
@@ -172,38 +183,29 @@ fn axes(canvas: &mut Canvas) {
     canvas.text(24.0, middle, 14.0, &turned, "TFLOP/s");
 }
 
-fn power(decade: i32, unit: &str) -> String {
-    let number = if decade >= 0 {
-        format!("{}", 10f64.powi(decade))
-    } else {
-        format!("{:.*}", -decade as usize, 10f64.powi(decade))
-    };
-    format!("{number}{unit}")
+/// A round number without trailing zeros.
+fn tick(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// One line a chip, with its name along the flat part; gives back what the names cover.
-fn roofs(canvas: &mut Canvas, chips: &[PlotChip]) -> (Vec<Rect>, Vec<Rect>) {
-    let mut names: Vec<Rect> = Vec::new();
+/// One line a chip.
+fn roofs(canvas: &mut Canvas, chips: &[PlotChip]) {
     let right = 10f64.powf(canvas.x.high);
     for (i, chip) in chips.iter().enumerate() {
         let left = 10f64.powf(canvas.x.low).max(10f64.powf(canvas.y.low) / chip.bandwidth);
-        let ridge = chip.peak / chip.bandwidth;
-        let stroke = format!("stroke=\"{}\" stroke-width=\"2.5\" stroke-linecap=\"round\"", COLOURS[i % COLOURS.len()]);
-        let corner = canvas.at(ridge, chip.peak);
-        canvas.line(canvas.at(left, left * chip.bandwidth), corner, &stroke);
-        canvas.line(corner, canvas.at(right, chip.peak), &stroke);
-        let text = format!("{} · {:.0} TFLOP/s · {:.0} GB/s", chip.name, chip.peak / 1e12, chip.bandwidth / 1e9);
-        let width = 7.2 * text.chars().count() as f64;
-        let mut place = Rect { x: AREA.x + AREA.width - width - 6.0, y: corner.1 - 20.0, width, height: 15.0 };
-        // Chips of about the same peak would write over one another.
-        while names.iter().any(|n| n.overlaps(&place)) {
-            place.y -= 16.0;
-        }
-        let colour = format!("fill=\"{}\"", COLOURS[i % COLOURS.len()]);
-        canvas.text(place.x, place.y + 12.0, 12.0, &colour, &text);
-        names.push(place);
+        let corner = canvas.at(chip.peak / chip.bandwidth, chip.peak);
+        canvas.line(canvas.at(left, left * chip.bandwidth), corner, &stroke(i));
+        canvas.line(corner, canvas.at(right, chip.peak), &stroke(i));
     }
-    (names.clone(), names)
+}
+
+fn colour(chip: usize) -> &'static str {
+    COLOURS[chip % COLOURS.len()]
+}
+
+fn stroke(chip: usize) -> String {
+    format!("stroke=\"{}\" stroke-width=\"2.5\" stroke-linecap=\"round\"", colour(chip))
 }
 
 /// One line of the legend: captions that lie on the same place share it.
@@ -245,7 +247,7 @@ fn legend(points: &[PlotPoint]) -> Vec<Entry> {
 }
 
 /// Circles by share, numbers beside them where there is room.
-fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry], taken: &mut Vec<Rect>) -> Vec<Rect> {
+fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry]) -> Vec<Rect> {
     let radius = |share: f64| 4.0 + 16.0 * share.max(0.0).sqrt();
     let mut spots = Vec::new();
     for (number, entry) in legend.iter().enumerate() {
@@ -258,7 +260,7 @@ fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry], taken: &
             on_chip.push(point.chip);
             let (x, y) = canvas.at(point.intensity, point.speed);
             let size = radius(entry.share);
-            let colour = COLOURS[point.chip % COLOURS.len()];
+            let colour = colour(point.chip);
             let _ = writeln!(
                 canvas.out,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" fill=\"{colour}\" fill-opacity=\"0.35\" stroke=\"{colour}\">\
@@ -268,23 +270,22 @@ fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry], taken: &
             spots.push((number, x, y, size, colour));
         }
     }
-    taken.extend(spots.iter().map(|(_, x, y, size, _)| Rect::around(*x, *y, *size * 0.7)));
+    let mut taken: Vec<Rect> = spots.iter().map(|(_, x, y, size, _)| Rect::around(*x, *y, *size * 0.7)).collect();
     let mut labels = Vec::new();
     for (number, x, y, size, colour) in spots {
         let text = (number + 1).to_string();
-        let Some(place) = free_place(x, y, size, &text, taken) else { continue };
+        let Some(place) = free_place(x, y, size, &text, &taken) else { continue };
         let middle = (place.x + place.width / 2.0, place.y + place.height / 2.0);
         let distance = (middle.0 - x).hypot(middle.1 - y);
         if distance > size + 16.0 {
             let thin = format!("stroke=\"{colour}\" stroke-width=\"0.7\"");
             canvas.line((x, y), middle, &thin);
-            let _ = writeln!(
-                canvas.out,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#ffffff\"/>",
-                place.x, place.y, place.width, place.height
-            );
         }
-        canvas.text(middle.0, place.y + 11.0, 11.0, "text-anchor=\"middle\"", &text);
+        // A white rim keeps the number readable where a line runs behind it.
+        let look = format!(
+            "text-anchor=\"middle\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\""
+        );
+        canvas.text(middle.0, place.y + 11.0, 11.0, &look, &text);
         taken.push(place);
         labels.push(place);
     }
@@ -313,14 +314,22 @@ fn free_place(x: f64, y: f64, size: f64, text: &str, taken: &[Rect]) -> Option<R
     None
 }
 
-fn print_legend(canvas: &mut Canvas, chips: &[PlotChip], points: &[PlotPoint], legend: &[Entry]) {
+fn print_legend(canvas: &mut Canvas, chips: &[PlotChip], legend: &[Entry], left_out: usize) {
+    let mut y = AREA.y + 4.0;
+    for (i, chip) in chips.iter().enumerate() {
+        canvas.line((LEGEND_X, y - 4.0), (LEGEND_X + 18.0, y - 4.0), &stroke(i));
+        let text = format!("{} · {:.0} TFLOP/s · {:.0} GB/s", chip.name, chip.peak / 1e12, chip.bandwidth / 1e9);
+        canvas.text(LEGEND_X + 26.0, y, 12.0, "", &text);
+        y += LINE + 2.0;
+    }
+    y += 12.0;
     let heading =
         if chips.len() > 1 { "products, largest share of the time on any chip" } else { "products, share of the time" };
-    canvas.text(LEGEND_X, AREA.y + 4.0, 12.0, "font-weight=\"bold\"", heading);
-    let room = ((HEIGHT - AREA.y - 60.0) / LINE) as usize;
-    let shown = if legend.len() > room { room - 1 } else { legend.len() };
+    canvas.text(LEGEND_X, y, 12.0, "font-weight=\"bold\"", heading);
+    y += 22.0;
+    let room = ((HEIGHT - y - 2.0 * LINE) / LINE) as usize;
+    let shown = legend.len().min(room);
     for (i, entry) in legend.iter().take(shown).enumerate() {
-        let y = AREA.y + 26.0 + LINE * i as f64;
         canvas.text(LEGEND_X + 18.0, y, 11.0, "text-anchor=\"end\"", &(i + 1).to_string());
         let more = entry.captions.len() - 1;
         let caption = if more > 0 {
@@ -330,15 +339,20 @@ fn print_legend(canvas: &mut Canvas, chips: &[PlotChip], points: &[PlotPoint], l
         };
         canvas.text(LEGEND_X + 26.0, y, 11.0, "", &caption);
         canvas.text(WIDTH - 14.0, y, 11.0, "text-anchor=\"end\"", &format!("{:.1} %", entry.share * 100.0));
+        y += LINE;
     }
-    if shown < legend.len() {
+    let further = legend.len() - shown;
+    if further > 0 {
         let rest: f64 = legend[shown..].iter().map(|e| e.share).sum();
-        let y = AREA.y + 26.0 + LINE * shown as f64;
-        let text = format!("… and {} further, {:.1} %", legend.len() - shown, rest * 100.0);
+        canvas.text(LEGEND_X + 26.0, y, 11.0, "", &format!("… and {further} further, {:.1} %", rest * 100.0));
+        y += LINE;
+    }
+    if left_out > 0 {
+        let text = format!("{left_out} under {:.1} % not drawn", LEAST_SHARE * 100.0);
         canvas.text(LEGEND_X + 26.0, y, 11.0, "", &text);
     }
-    if points.is_empty() {
-        canvas.text(LEGEND_X, AREA.y + 26.0, 11.0, "", "no products");
+    if legend.is_empty() {
+        canvas.text(LEGEND_X, y, 11.0, "", "no products");
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn steps(leaf: &Leaf, settings: Settings) -> Vec<Step> {
         c: out.stride[0],
         count: size[0],
     });
-    steps.push(Step::Blas(BlasCall::gemm(gemm, a.dtype, settings)));
+    steps.push(Step::Blas(BlasCall::gemm(&gemm, a.dtype, settings)));
     if result_copied {
         steps.push(Step::Copy { operand: "result", why: "and copied back".into() });
     }

@@ -137,7 +137,7 @@ pub(super) fn steps(leaf: &Leaf, settings: Settings) -> Vec<Step> {
         BlasCall::lt(gemm, settings.stack)
     } else {
         gemm.settle_leading_dimensions();
-        BlasCall::gemm(gemm, leaf.a.dtype, settings)
+        BlasCall::gemm(&gemm, leaf.a.dtype, settings)
     };
     if product.result_copied {
         let why = "neither of its strides is 1, so it is computed elsewhere".into();

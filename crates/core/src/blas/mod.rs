@@ -216,7 +216,7 @@ pub struct BlasCall {
 }
 
 impl BlasCall {
-    fn gemm(gemm: Gemm, dtype: DType, settings: Settings) -> BlasCall {
+    fn gemm(gemm: &Gemm, dtype: DType, settings: Settings) -> BlasCall {
         let batched = gemm.batch.is_some();
         let (library, routine) = gemm_routine(dtype, batched, settings);
         let lt = library.ends_with("Lt");
@@ -227,7 +227,7 @@ impl BlasCall {
             _ => None,
         };
         let epilogue = lt.then(|| "EPILOGUE_DEFAULT".to_string());
-        BlasCall { library, routine, arguments: Arguments::Gemm(Gemm { compute_type, epilogue, ..gemm }) }
+        BlasCall { library, routine, arguments: Arguments::Gemm(Gemm { compute_type, epilogue, ..gemm.clone() }) }
     }
 
     fn lt(gemm: Gemm, stack: Stack) -> BlasCall {

@@ -58,7 +58,7 @@ pub(super) fn matrix_vector(leaf: &Leaf, settings: Settings) -> Vec<Step> {
                 compute_type: None,
             };
             gemm.settle_leading_dimensions();
-            BlasCall::gemm(gemm, dtype, settings)
+            BlasCall::gemm(&gemm, dtype, settings)
         }
     };
     steps.push(Step::Blas(call));

@@ -40,7 +40,7 @@ pub struct Section {
 
 /// One thing that happens, in order.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::large_enum_variant)] // a handful at a time
 pub enum Happening {
     /// A leaf operation of ATen.
     Aten(Leaf),
@@ -141,7 +141,7 @@ fn lower(subject: &Subject) -> Result<Vec<Lowered>, String> {
             }
             fits(a.size[a.rank() - 1], b.size[1])?;
             if let Some(bias) = bias {
-                broadcasts(bias, &[b.size[0]])?;
+                broadcasts(bias, &a.size.set(a.rank() - 1, b.size[0]))?;
             }
             Ok(lower_linear(a, b, bias.as_ref(), !subject.frozen))
         }
