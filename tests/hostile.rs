@@ -17,6 +17,19 @@ impl Dice {
     }
 }
 
+/// The program with at most 100 MB of address space, where the shell can say so.
+fn limited(words: &[String]) -> Command {
+    let binary = env!("CARGO_BIN_EXE_gemwright");
+    if cfg!(target_os = "linux") {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 100000 && exec \"$0\" \"$@\"", binary]).args(words);
+        return command;
+    }
+    let mut command = Command::new(binary);
+    command.args(words);
+    command
+}
+
 fn hostile_value(dice: &mut Dice) -> Value {
     match dice.roll(16) {
         0 => json!(null),
@@ -136,7 +149,7 @@ fn no_operation_makes_explain_panic() {
             words.push("--frozen".into());
         }
         let start = Instant::now();
-        let done = Command::new(env!("CARGO_BIN_EXE_gemwright")).args(&words).output().unwrap();
+        let done = limited(&words).output().unwrap();
         let message = String::from_utf8_lossy(&done.stderr);
         match done.status.code() {
             Some(0) => answered += 1,
@@ -170,11 +183,8 @@ fn nothing_makes_it_panic() {
         std::fs::write(&file, &text).unwrap();
         let words = words(&mut dice);
         let start = Instant::now();
-        let done = Command::new(env!("CARGO_BIN_EXE_gemwright"))
-            .args(["model", file.to_str().unwrap(), "--format", "json"])
-            .args(&words)
-            .output()
-            .unwrap();
+        let start_words = ["model".to_string(), file.display().to_string(), "--format".into(), "json".into()];
+        let done = limited(&[&start_words[..], &words[..]].concat()).output().unwrap();
         let took = start.elapsed().as_secs_f64();
         slowest = slowest.max(took);
         let message = String::from_utf8_lossy(&done.stderr);
