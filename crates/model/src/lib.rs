@@ -1,10 +1,8 @@
 //! From a model's config.json to the exact list of matrix products it runs.
 //!
-//! The way of the data: a [`config`](config::Config) and the
-//! [`declaration`](declaration::Declaration) of its type become an
-//! [`architecture`](architecture::Architecture), all numbers; [`predict`](predict::predict) runs
-//! its parts on a [`tape`](tape::Tape) of tensors without data, and what the tape issues is the
-//! [`Workload`](gemwright_core::Workload).
+//! The way of the data: a `config` and the `declaration` of its type become an `architecture`, all
+//! numbers; `predict` runs its parts (`blocks`) on a `tape` of tensors without data, and what the
+//! tape issues is the [`Workload`](gemwright_core::Workload).
 #![allow(missing_docs)]
 
 mod architecture;
