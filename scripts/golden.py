@@ -48,6 +48,7 @@ def line(call):
         words += [tensor(call[k]) for k in ("q", "k", "v", "mask")]
     else:
         words += [tensor(call.get(k)) for k in ("a", "b", "bias", "out")]
+        words += [tensor(call["offs"])] if "offs" in call else []
         words += [f"{k}={number(call[k])}" for k in ("alpha", "beta") if k in call]
         if "inside" in call:
             words.append("inside")

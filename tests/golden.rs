@@ -53,6 +53,9 @@ fn line(call: &Value) -> String {
         words.extend(["q", "k", "v", "mask"].map(|name| tensor(&call[name])));
     } else {
         words.extend(["a", "b", "bias", "out"].map(|name| tensor(&call[name])));
+        if let Some(offs) = call.get("offs") {
+            words.push(tensor(offs));
+        }
         for name in ["alpha", "beta"] {
             if let Some(factor) = call.get(name) {
                 words.push(format!("{name}={}", number(factor)));
@@ -68,9 +71,14 @@ fn line(call: &Value) -> String {
 fn arguments(run: &Value) -> Vec<String> {
     let decode = run["phase"] == "decode";
     let mut words = Vec::new();
-    for (field, flag) in
-        [("phase", "--phase"), ("batch", "--batch"), ("past", "--past"), ("steps", "--steps"), ("seq", "--seq")]
-    {
+    for (field, flag) in [
+        ("phase", "--phase"),
+        ("batch", "--batch"),
+        ("past", "--past"),
+        ("steps", "--steps"),
+        ("seq", "--seq"),
+        ("experts", "--experts"),
+    ] {
         let asked = match field {
             "past" => decode,
             "seq" => !decode,

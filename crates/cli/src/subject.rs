@@ -4,7 +4,7 @@ use crate::error::Error;
 use clap::{Args, ValueEnum};
 use gemwright_core::DType;
 use gemwright_core::blas::{Settings, Stack};
-use gemwright_model::{AttentionWay, CacheKind, Logits, Model, Options, Phase};
+use gemwright_model::{AttentionWay, CacheKind, ExpertsWay, Logits, Model, Options, Phase};
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -26,6 +26,13 @@ pub enum AttentionArg {
 pub enum LogitsArg {
     All,
     Last,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum ExpertsArg {
+    GroupedMm,
+    BatchedMm,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -69,6 +76,9 @@ pub struct ModelOptions {
     /// Positions that get logits [default: last in generate, else all]
     #[arg(long, value_enum)]
     pub logits: Option<LogitsArg>,
+    /// How experts run [default: grouped_mm; batched_mm in generate's decode steps]
+    #[arg(long, value_enum)]
+    pub experts: Option<ExpertsArg>,
     /// How keys and values are kept: dynamic, or static:N for N places from the start
     #[arg(long, default_value = "dynamic", value_parser = parse_cache, value_name = "KIND")]
     pub cache: CacheKind,
@@ -120,6 +130,10 @@ impl ModelOptions {
             logits: self.logits.map(|l| match l {
                 LogitsArg::All => Logits::All,
                 LogitsArg::Last => Logits::Last,
+            }),
+            experts: self.experts.map(|e| match e {
+                ExpertsArg::GroupedMm => ExpertsWay::Grouped,
+                ExpertsArg::BatchedMm => ExpertsWay::Batched,
             }),
             cache: self.cache,
             dtype: self.dtype,

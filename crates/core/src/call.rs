@@ -13,6 +13,7 @@ pub enum Op {
     Addmm,
     Bmm,
     Baddbmm,
+    GroupedMm,
     Attention,
     AttentionBackward,
 }
@@ -25,6 +26,7 @@ impl Op {
             Op::Addmm => "aten::addmm",
             Op::Bmm => "aten::bmm",
             Op::Baddbmm => "aten::baddbmm",
+            Op::GroupedMm => "aten::_grouped_mm",
             Op::Attention => "aten::scaled_dot_product_attention",
             Op::AttentionBackward => "aten::scaled_dot_product_attention_backward",
         }
@@ -175,6 +177,17 @@ pub enum Operands {
         alpha: f64,
         beta: f64,
     },
+    /// Rows sorted by group, each group with a matrix of its own: a\[rows, k\] · b\[groups, k, n\], or,
+    /// for the gradient of those matrices, a\[m, rows\] · b\[rows, n\] into out\[groups, m, n\].
+    Grouped {
+        a: View,
+        b: View,
+        out: View,
+        /// Where each group ends.
+        offs: View,
+        /// How many groups get rows, as expected.
+        touched: f64,
+    },
     Attention(Attention),
 }
 
@@ -195,7 +208,11 @@ pub struct Call {
 impl Call {
     /// The (batch, M, N, K) this call amounts to; attention is more than one product.
     pub fn product(&self) -> Option<Product> {
-        let Operands::Product { a, b, .. } = &self.operands else { return None };
+        let (Operands::Product { a, b, .. } | Operands::Grouped { a, b, .. }) = &self.operands else { return None };
+        if let Operands::Grouped { .. } = self.operands {
+            let [m, n, k] = [a.size[0], b.size[b.rank() - 1], a.size[1]].map(|x| x as u64);
+            return Some(Product { batch: 1, m, n, k });
+        }
         let last = a.rank() - 1;
         let batch = if a.rank() == 3 { a.size[0] } else { 1 };
         let [batch, m, n, k] = [batch, a.size[last - 1], b.size[last], a.size[last]].map(|x| x as u64);
@@ -206,7 +223,15 @@ impl Call {
     pub fn attention_products(&self) -> Vec<Product> {
         match &self.operands {
             Operands::Attention(attention) => attention.products(self.op == Op::AttentionBackward),
-            Operands::Product { .. } => Vec::new(),
+            Operands::Product { .. } | Operands::Grouped { .. } => Vec::new(),
+        }
+    }
+
+    /// Groups of a grouped product.
+    pub fn groups(&self) -> Option<u64> {
+        match &self.operands {
+            Operands::Grouped { offs, .. } => Some(offs.size[0] as u64),
+            _ => None,
         }
     }
 
@@ -216,7 +241,7 @@ impl Call {
         match &self.operands {
             Operands::Attention(attention) if attention.kernel() == Kernel::Math => 0,
             Operands::Attention(_) => self.attention_products().iter().map(Product::flops).sum(),
-            Operands::Product { .. } => self.product().map_or(0, |p| p.flops()),
+            Operands::Product { .. } | Operands::Grouped { .. } => self.product().map_or(0, |p| p.flops()),
         }
     }
 
@@ -228,7 +253,7 @@ impl Call {
                 // `flops` is a sum of terms proportional to the pairs, so this is exact.
                 self.flops().checked_div(all).unwrap_or(0) * left
             }
-            Operands::Product { .. } => self.flops(),
+            Operands::Product { .. } | Operands::Grouped { .. } => self.flops(),
         }
     }
 
@@ -241,6 +266,11 @@ impl Call {
                 let bias = bias.filter(|_| *beta != 0.0).map_or(0, |v| v.bytes());
                 a.bytes() + b.bytes() + out.bytes() + bias
             }
+            Operands::Grouped { a, b, out, touched, .. } => {
+                let (stacked, rest) = if b.rank() == 3 { (b, out) } else { (out, b) };
+                let one = stacked.bytes() as f64 / stacked.size[0].max(1) as f64;
+                a.bytes() + rest.bytes() + (one * touched).round() as u128
+            }
         }
     }
 
@@ -252,7 +282,7 @@ impl Call {
             Op::Addmm => LeafOp::Addmm,
             Op::Bmm => LeafOp::Bmm,
             Op::Baddbmm => LeafOp::Baddbmm,
-            Op::Attention | Op::AttentionBackward => return None,
+            Op::GroupedMm | Op::Attention | Op::AttentionBackward => return None,
         };
         Some(Leaf { beta, ..Leaf::new(op, a, b, bias) })
     }
@@ -271,14 +301,14 @@ impl Call {
     /// The element type that is multiplied.
     pub fn dtype(&self) -> DType {
         match &self.operands {
-            Operands::Product { a, .. } => a.dtype,
+            Operands::Product { a, .. } | Operands::Grouped { a, .. } => a.dtype,
             Operands::Attention(attention) => attention.q.dtype,
         }
     }
 
     /// The second operand is a parameter of the model.
     pub fn has_weight(&self) -> bool {
-        self.pass == Pass::Forward && matches!(self.op, Op::Mm | Op::Addmm)
+        self.pass == Pass::Forward && matches!(self.op, Op::Mm | Op::Addmm | Op::GroupedMm)
     }
 
     /// Equal in everything but the count.
@@ -294,7 +324,7 @@ impl Call {
     pub(crate) fn hash_key<H: Hasher>(&self, state: &mut H) {
         (self.op, self.pass, self.module.len()).hash(state);
         match &self.operands {
-            Operands::Product { a, b, .. } => (a, b).hash(state),
+            Operands::Product { a, b, .. } | Operands::Grouped { a, b, .. } => (a, b).hash(state),
             Operands::Attention(x) => (x.q, x.k).hash(state),
         }
     }

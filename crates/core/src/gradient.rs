@@ -28,3 +28,11 @@ pub fn batch_gradients(a: &View, b: &View, g: &View) -> [GradientProduct; 2] {
     let product = |first, second| GradientProduct { first, second, transposed: false };
     [product(*g, b.t()), product(a.t(), *g)]
 }
+
+/// The gradients of the rows `a` and of the stacked matrices `b` of a grouped product.
+pub fn grouped_gradients(a: &View, b: &View, g: &View) -> [GradientProduct; 2] {
+    let column_major = b.stride[1] == 1 && b.stride[2] == b.size[1];
+    let of_b = if column_major { (g.t(), *a) } else { (a.t(), *g) };
+    let product = |(first, second), transposed| GradientProduct { first, second, transposed };
+    [product((*g, b.t()), false), product(of_b, column_major)]
+}

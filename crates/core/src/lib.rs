@@ -24,7 +24,7 @@ pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Units};
 pub use dims::Dims;
 pub use dtype::DType;
 pub use explain::{Explanation, Happening, Section, Subject};
-pub use gradient::{GradientProduct, batch_gradients, matrix_gradients};
+pub use gradient::{GradientProduct, batch_gradients, grouped_gradients, matrix_gradients};
 pub use nearest::nearest;
 pub use roof::{Bound, Roof, RoofError};
 pub use summary::{Summary, Totals, Utilisation};

@@ -81,9 +81,17 @@ impl Summary {
             let count = call.count as f64;
             let peak = Roof::of(call, chip)?.ridge * bandwidth;
             compute += count * call.flops() as f64 / peak;
-            if let Operands::Product { a, b, bias, out, .. } = &call.operands {
-                moved += count * (a.bytes() + out.bytes()) as f64;
-                weights += count * (b.bytes() + bias.map_or(0, |v| v.bytes())) as f64;
+            match &call.operands {
+                Operands::Product { a, b, bias, out, .. } => {
+                    moved += count * (a.bytes() + out.bytes()) as f64;
+                    weights += count * (b.bytes() + bias.map_or(0, |v| v.bytes())) as f64;
+                }
+                // A large batch touches every expert, so all of them are read.
+                Operands::Grouped { a, b, out, .. } => {
+                    moved += count * (a.bytes() + out.bytes()) as f64;
+                    weights += count * b.bytes() as f64;
+                }
+                Operands::Attention(_) => {}
             }
         }
         let gained = compute - moved / bandwidth;

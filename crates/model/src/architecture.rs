@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::declaration::{
     self as decl, Choice, Core, Declaration, Expr, LinearWay, MaskRule, NormKind, NormOver, RotaryKind,
-    RotaryPrecision, Split,
+    RotaryPrecision, Split, Stored,
 };
 use crate::error::ModelError;
 use crate::expr::{Env, ExprError, Value, evaluate, integer};
@@ -18,8 +18,22 @@ pub struct Linear {
     pub way: LinearWay,
 }
 
+/// Multi-head latent attention: queries through a narrow projection or not, keys and values from a latent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latent {
+    /// `q_proj`, or `q_a_proj` and `q_b_proj` with a norm between them.
+    pub q: Vec<Linear>,
+    pub kv_down: Linear,
+    pub kv_up: Linear,
+    pub kv_rank: i64,
+    pub plain: i64,
+    pub rotated: i64,
+    pub value: i64,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Projections {
+    Latent(Latent),
     Apart { q: Linear, k: Linear, v: Linear },
     Fused { qkv: Linear, split: Split },
 }
@@ -78,6 +92,27 @@ pub struct Mlp {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+pub struct Experts {
+    pub at: String,
+    pub router: Linear,
+    pub router_in_f32: bool,
+    pub stacked: String,
+    pub count: i64,
+    pub chosen: i64,
+    pub inner: i64,
+    pub stored: Stored,
+    pub bias: bool,
+    pub shared: Option<SharedExpert>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedExpert {
+    pub mlp: Mlp,
+    pub gate: Option<Linear>,
+    pub first: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub struct Block {
     pub parallel: bool,
     pub norm_after_residual: bool,
@@ -93,6 +128,8 @@ pub struct Layer {
     pub window: Option<i64>,
     pub rotates: bool,
     pub scale: Option<f64>,
+    /// It has experts in place of the MLP.
+    pub sparse: bool,
 }
 
 /// A model with all its numbers.
@@ -119,6 +156,7 @@ pub struct Architecture {
     pub block: Block,
     pub attention: Attention,
     pub mlp: Mlp,
+    pub experts: Option<Experts>,
 }
 
 /// More layers than any model has: a guard against a typing error.
@@ -168,6 +206,10 @@ impl Architecture {
             block: facts.block(&declaration.block)?,
             attention: facts.attention(&declaration.attention, hidden)?,
             mlp: facts.mlp(&declaration.mlp, hidden)?,
+            experts: match &declaration.experts {
+                Some(experts) => Some(facts.experts(experts, &declaration.mlp, hidden)?),
+                None => None,
+            },
         })
     }
 }
@@ -243,7 +285,11 @@ impl Facts<'_> {
                     None => false,
                 };
                 let scale = self.scale(&declaration.attention.scale, layer)?;
-                Ok(Layer { window: window.filter(|_| slides), rotates, scale })
+                let sparse = match &declaration.experts {
+                    Some(experts) => self.config.holds(&experts.layers.text(), &env)?,
+                    None => false,
+                };
+                Ok(Layer { window: window.filter(|_| slides), rotates, scale, sparse })
             })
             .collect()
     }
@@ -287,7 +333,18 @@ impl Facts<'_> {
             (None, None, None) => return Ok(None),
         };
         let per_layer = holds(&scale.per_layer_when, false)?;
+        let base = if scale.yarn { base * self.yarn_factor().powi(2) } else { base };
         Ok(Some(if per_layer { base / (layer + 1) as f64 } else { base }))
+    }
+
+    /// What YaRN multiplies queries and keys by, where the rope parameters ask for it.
+    fn yarn_factor(&self) -> f64 {
+        let number = |name: &str| {
+            let nested = ["rope_scaling", "rope_parameters"].into_iter().find_map(|o| self.config.nested(o, name));
+            nested.and_then(serde_json::Value::as_f64).unwrap_or(0.0)
+        };
+        let (all, factor) = (number("mscale_all_dim"), number("factor"));
+        if all != 0.0 && factor > 1.0 { 0.1 * all * factor.ln() + 1.0 } else { 1.0 }
     }
 
     fn block(&self, block: &decl::Block) -> Result<Block, ModelError> {
@@ -308,8 +365,13 @@ impl Facts<'_> {
             let why = format!("is {kv_heads}, which does not divide the {heads} query heads");
             return Err(self.config.error(&a.kv_heads.text(), why));
         }
-        let (width, kv_width) = (heads * head_dim, kv_heads * head_dim);
+        let (mut width, kv_width) = (heads * head_dim, kv_heads * head_dim);
         let projections = match (&a.q, &a.k, &a.v, &a.qkv) {
+            (None, None, None, None) if a.latent.is_some() => {
+                let latent = self.latent(a, hidden, heads)?;
+                width = heads * latent.value;
+                Projections::Latent(latent)
+            }
             (Some(q), Some(k), Some(v), None) => Projections::Apart {
                 q: self.linear(q, hidden, width, a.way)?,
                 k: self.linear(k, hidden, kv_width, a.way)?,
@@ -344,6 +406,63 @@ impl Facts<'_> {
         })
     }
 
+    fn latent(&self, a: &decl::Attention, hidden: i64, heads: i64) -> Result<Latent, ModelError> {
+        let Some(l) = &a.latent else { panic!("asked for only where there is one") };
+        let (kv_rank, plain) = (self.extent(&l.kv_rank)?, self.extent(&l.plain)?);
+        let (rotated, value) = (self.extent(&l.rotated)?, self.extent(&l.value)?);
+        let bias = self.holds(&l.bias)?;
+        let linear = |at: &str, inputs, outputs, bias| Linear { at: at.into(), inputs, outputs, bias, way: a.way };
+        let width = heads * (plain + rotated);
+        let q = match self.wrap(evaluate(&l.q_rank.text(), self.env))? {
+            Value::Int(rank) if rank >= 1 => {
+                vec![linear("q_a_proj", hidden, rank, bias), linear("q_b_proj", rank, width, false)]
+            }
+            _ => vec![linear("q_proj", hidden, width, false)],
+        };
+        Ok(Latent {
+            q,
+            kv_down: linear("kv_a_proj_with_mqa", hidden, kv_rank + rotated, bias),
+            kv_up: linear("kv_b_proj", kv_rank, heads * (plain + value), false),
+            kv_rank,
+            plain,
+            rotated,
+            value,
+        })
+    }
+
+    fn experts(&self, e: &decl::Experts, mlp: &decl::Mlp, hidden: i64) -> Result<Experts, ModelError> {
+        let (count, chosen) = (self.extent(&e.count)?, self.extent(&e.chosen)?);
+        if chosen > count {
+            return Err(self.config.error(&e.chosen.text(), format!("is {chosen} of {count} experts")));
+        }
+        let shared = match &e.shared {
+            Some(s) => {
+                let mlp = self.mlp_of(mlp, &s.at, self.extent(&s.inner)?, hidden)?;
+                let gate = s.gate.as_ref().map(|at| Linear {
+                    at: at.clone(),
+                    inputs: hidden,
+                    outputs: 1,
+                    bias: false,
+                    way: LinearWay::Linear,
+                });
+                Some(SharedExpert { mlp, gate, first: s.first })
+            }
+            None => None,
+        };
+        Ok(Experts {
+            at: e.at.clone(),
+            router: self.linear(&e.router, hidden, count, LinearWay::Linear)?,
+            router_in_f32: e.router_in_f32,
+            stacked: e.stacked.clone(),
+            count,
+            chosen,
+            inner: self.extent(&e.inner)?,
+            stored: e.stored,
+            bias: self.holds(&e.bias)?,
+            shared,
+        })
+    }
+
     fn rotary(&self, r: &decl::Rotary, head_dim: i64) -> Result<Rotary, ModelError> {
         let (field, dim) = match (&r.dim, &r.share) {
             (Some(dim), _) => (dim.text(), self.extent(dim)?),
@@ -375,7 +494,10 @@ impl Facts<'_> {
     }
 
     fn mlp(&self, m: &decl::Mlp, hidden: i64) -> Result<Mlp, ModelError> {
-        let inner = self.extent(&m.inner)?;
+        self.mlp_of(m, &m.at, self.extent(&m.inner)?, hidden)
+    }
+
+    fn mlp_of(&self, m: &decl::Mlp, at: &str, inner: i64, hidden: i64) -> Result<Mlp, ModelError> {
         let linear = |l: &decl::Linear, outputs| self.linear(l, hidden, outputs, m.way);
         let up = match (&m.gate, &m.up, &m.gate_up) {
             (Some(gate), Some(up), None) => Up::Gated { gate: linear(gate, inner)?, up: linear(up, inner)? },
@@ -383,6 +505,6 @@ impl Facts<'_> {
             (None, None, Some(both)) => Up::Fused(linear(both, 2 * inner)?),
             _ => panic!("a declaration has gate and up, up, or gate_up"),
         };
-        Ok(Mlp { at: m.at.clone(), up, down: self.linear(&m.down, inner, hidden, m.way)? })
+        Ok(Mlp { at: at.into(), up, down: self.linear(&m.down, inner, hidden, m.way)? })
     }
 }

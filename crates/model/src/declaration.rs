@@ -10,6 +10,8 @@ const FILES: &[(&str, &str)] = &[
     // Kept sorted; a new architecture is its file and this line.
     ("bloom", include_str!("../arch/bloom.toml")),
     ("cohere", include_str!("../arch/cohere.toml")),
+    ("deepseek_v2", include_str!("../arch/deepseek_v2.toml")),
+    ("deepseek_v3", include_str!("../arch/deepseek_v3.toml")),
     ("falcon", include_str!("../arch/falcon.toml")),
     ("gemma", include_str!("../arch/gemma.toml")),
     ("gemma2", include_str!("../arch/gemma2.toml")),
@@ -18,17 +20,22 @@ const FILES: &[(&str, &str)] = &[
     ("gpt2", include_str!("../arch/gpt2.toml")),
     ("gpt_bigcode", include_str!("../arch/gpt_bigcode.toml")),
     ("gpt_neox", include_str!("../arch/gpt_neox.toml")),
+    ("gpt_oss", include_str!("../arch/gpt_oss.toml")),
     ("gptj", include_str!("../arch/gptj.toml")),
     ("granite", include_str!("../arch/granite.toml")),
     ("llama", include_str!("../arch/llama.toml")),
     ("mistral", include_str!("../arch/mistral.toml")),
+    ("mixtral", include_str!("../arch/mixtral.toml")),
     ("olmo2", include_str!("../arch/olmo2.toml")),
+    ("olmoe", include_str!("../arch/olmoe.toml")),
     ("opt", include_str!("../arch/opt.toml")),
     ("phi", include_str!("../arch/phi.toml")),
     ("phi3", include_str!("../arch/phi3.toml")),
     ("plain_gpt3", include_str!("../arch/plain_gpt3.toml")),
     ("qwen2", include_str!("../arch/qwen2.toml")),
+    ("qwen2_moe", include_str!("../arch/qwen2_moe.toml")),
     ("qwen3", include_str!("../arch/qwen3.toml")),
+    ("qwen3_moe", include_str!("../arch/qwen3_moe.toml")),
     ("smollm3", include_str!("../arch/smollm3.toml")),
     ("stablelm", include_str!("../arch/stablelm.toml")),
     ("starcoder2", include_str!("../arch/starcoder2.toml")),
@@ -93,6 +100,8 @@ pub struct Declaration {
     pub block: Block,
     pub attention: Attention,
     pub mlp: Mlp,
+    /// Experts in place of the MLP, in the layers that have them.
+    pub experts: Option<Experts>,
 }
 
 /// A condition on the config, and what to say where it does not hold.
@@ -316,6 +325,8 @@ pub struct Attention {
     pub q: Option<Linear>,
     pub k: Option<Linear>,
     pub v: Option<Linear>,
+    /// ... or keys and values from a latent that is cached in their place ...
+    pub latent: Option<Latent>,
     /// ... or one, cut afterwards.
     pub qkv: Option<Linear>,
     pub split: Option<Choice<Split>>,
@@ -337,6 +348,20 @@ pub struct Attention {
     /// QK^T as a baddbmm in f32, in eager attention (GPT-2's option).
     #[serde(default = "no")]
     pub upcast: Expr,
+}
+
+/// Multi-head latent attention. The module names are those of DeepSeek.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latent {
+    /// Width the query is compressed to, none where it is not.
+    pub q_rank: Expr,
+    pub kv_rank: Expr,
+    /// Dimensions of a head without and with positions, and of a value.
+    pub plain: Expr,
+    pub rotated: Expr,
+    pub value: Expr,
+    pub bias: Expr,
 }
 
 /// How a fused projection is cut into q, k and v.
@@ -424,6 +449,8 @@ pub enum RotaryKind {
     PartPairs,
     /// As `PartPairs`, before the heads are moved forward.
     PartPairsUnmoved,
+    /// Halves of the whole head, each turned on its own and put together by a copy.
+    HalvesApart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -451,6 +478,8 @@ pub enum Core {
     F32Scores,
     /// QK^T as a baddbmm onto the position bias (bloom).
     Baddbmm,
+    /// A learned column beside the scores (gpt_oss).
+    Sink,
 }
 
 /// The factor of QK^T; nothing said: left to the attention function.
@@ -467,6 +496,9 @@ pub struct Scale {
     pub constant: Option<f64>,
     /// Divided by the layer's number, counted from 1, where this holds.
     pub per_layer_when: Option<String>,
+    /// Times the factor of YaRN's rope parameters, squared.
+    #[serde(default)]
+    pub yarn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -493,6 +525,55 @@ pub struct Mlp {
     /// ... or gate and up in one projection.
     pub gate_up: Option<Linear>,
     pub down: Linear,
+}
+
+/// A router and the experts it chooses among.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    pub at: String,
+    /// Which layers have them.
+    #[serde(default = "yes")]
+    pub layers: Expr,
+    pub router: Linear,
+    /// The router multiplies in f32.
+    #[serde(default)]
+    pub router_in_f32: bool,
+    /// The module that holds all experts, stacked.
+    pub stacked: String,
+    pub count: Expr,
+    pub chosen: Expr,
+    pub inner: Expr,
+    #[serde(default)]
+    pub stored: Stored,
+    /// Each expert has biases, added apart.
+    #[serde(default = "no")]
+    pub bias: Expr,
+    pub shared: Option<Shared>,
+}
+
+/// How an expert's matrix is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// \[experts, out, in\].
+    #[default]
+    OutIn,
+    /// \[experts, in, out\].
+    InOut,
+}
+
+/// An expert that every token passes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    pub at: String,
+    pub inner: Expr,
+    /// A gate on its output.
+    pub gate: Option<String>,
+    /// It is computed before the router.
+    #[serde(default)]
+    pub first: bool,
 }
 
 #[cfg(test)]

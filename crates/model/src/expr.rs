@@ -1,4 +1,4 @@
-//! The small language of the declarations: integers, names, `+ - * / %`, comparison, `&& || !`,
+//! The small language of the declarations: integers, names, `+ - * / %`, comparison, `&& || !`, `x in list`,
 //! `c ? a : b`, `list[layer]`, and `a ?? b` (b where a is none).
 //!
 //! Whatever needs more than this is a new fact of the interpreter, not a longer expression.
@@ -74,7 +74,8 @@ struct Parser<'a> {
 }
 
 /// Binary operators by level, loosest first; longer ones before their prefixes.
-const LEVELS: [&[&str]; 5] = [&["||"], &["&&"], &["==", "!=", ">=", "<=", ">", "<"], &["+", "-"], &["*", "/", "%"]];
+const LEVELS: [&[&str]; 5] =
+    [&["||"], &["&&"], &["==", "!=", ">=", "<=", ">", "<", "in "], &["+", "-"], &["*", "/", "%"]];
 
 impl<'a> Parser<'a> {
     fn syntax(&self, why: &str) -> ExprError {
@@ -130,6 +131,12 @@ impl<'a> Parser<'a> {
             "&&" => return Ok(Value::Bool(left.truth() && right.truth())),
             "==" => return Ok(Value::Bool(left == right)),
             "!=" => return Ok(Value::Bool(left != right)),
+            "in " => {
+                let Value::Int(x) = left else {
+                    return Err(ExprError::Kind { expression: self.text.into(), expected: "an integer in a list" });
+                };
+                return Ok(Value::Bool(matches!(right, Value::List(list) if list.contains(x))));
+            }
             _ => {}
         }
         let (Value::Int(x), Value::Int(y)) = (left, right) else {
@@ -230,6 +237,8 @@ mod tests {
             ("window ? 1 : flag ? 2 : 3", Value::Int(2)),
             ("hidden % heads == 0", Value::Bool(true)),
             ("layer >= 3", Value::Bool(true)),
+            ("layer in list", Value::Bool(false)),
+            ("1 in list && !(1 in window)", Value::Bool(true)),
         ] {
             assert_eq!(evaluate(text, &env()), Ok(want), "{text}");
         }

@@ -20,7 +20,7 @@ mod weights;
 
 pub use declaration::known_types;
 pub use error::ModelError;
-pub use options::{AttentionWay, CacheKind, Logits, Options, Phase};
+pub use options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
 pub use prediction::{Model, Prediction};
 pub use presets::{Preset, preset, presets};
 pub use weights::Weight;

@@ -50,6 +50,25 @@ impl AttentionWay {
     }
 }
 
+/// How transformers runs experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpertsWay {
+    /// One grouped product over rows sorted by expert.
+    Grouped,
+    /// Weights gathered per token and expert, one batched product.
+    Batched,
+}
+
+impl ExpertsWay {
+    /// The name used on the command line and in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExpertsWay::Grouped => "grouped_mm",
+            ExpertsWay::Batched => "batched_mm",
+        }
+    }
+}
+
 /// Which positions get logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -78,6 +97,8 @@ pub struct Options {
     pub steps: i64,
     pub attention: Option<AttentionWay>,
     pub logits: Option<Logits>,
+    /// In a generation decode steps gather, everything else groups.
+    pub experts: Option<ExpertsWay>,
     pub cache: CacheKind,
     pub dtype: Option<DType>,
     pub layers: Option<i64>,
@@ -96,6 +117,7 @@ impl Default for Options {
             steps: 128,
             attention: None,
             logits: None,
+            experts: None,
             cache: CacheKind::Dynamic,
             dtype: None,
             layers: None,

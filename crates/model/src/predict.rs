@@ -1,10 +1,10 @@
 //! From an architecture and what is asked of it to the list of calls.
 
-use crate::architecture::{Architecture, Layer};
-use crate::blocks::{Run, angles, attention, join, linear, mlp, norm};
+use crate::architecture::{Architecture, Layer, Projections};
+use crate::blocks::{Run, angles, attention, experts, join, linear, mlp, norm};
 use crate::declaration::Split;
 use crate::error::ModelError;
-use crate::options::{AttentionWay, CacheKind, Logits, Options, Phase};
+use crate::options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
 use crate::tape::{Tape, Var};
 use gemwright_core::{Call, DType, Pass, View, Workload};
 
@@ -23,6 +23,7 @@ pub fn predict(
         cache: None,
         own_positions: false,
         way: attention_way(arch, options)?,
+        experts: options.experts.unwrap_or(ExpertsWay::Grouped),
         stack: options.stack,
         dtype,
         training: false,
@@ -39,7 +40,8 @@ pub fn predict(
         Phase::Generate => {
             let run = Run { cache, own_positions: options.batch > 1, ..run };
             forward(arch, &run, logits.unwrap_or(Logits::Last), workload)?;
-            decode_steps(arch, &Run { queries: 1, past: options.seq, ..run }, options.steps, workload)
+            let experts = options.experts.unwrap_or(ExpertsWay::Batched);
+            decode_steps(arch, &Run { queries: 1, past: options.seq, experts, ..run }, options.steps, workload)
         }
         Phase::Train => train(arch, &Run { training: true, ..run }, options.recompute, workload),
     }
@@ -203,7 +205,10 @@ fn block(tape: &mut Tape, x: Var, arch: &Architecture, layer: &Layer, run: &Run)
         _ => x,
     };
     let attend = |tape: &mut Tape, x: Var| attention(tape, x, &arch.attention, layer, &path, run);
-    let feed = |tape: &mut Tape, x: Var| mlp(tape, x, &arch.mlp, &path, run.dtype);
+    let feed = |tape: &mut Tape, x: Var| match &arch.experts {
+        Some(facts) if layer.sparse => experts(tape, x, facts, &path, run),
+        _ => mlp(tape, x, &arch.mlp, &path, run.dtype),
+    };
     if facts.norm_after_residual {
         let found = attend(tape, x);
         let x = tape.add(x, found);
@@ -248,8 +253,12 @@ fn head(arch: &Architecture, run: &Run, logits: Logits) -> Piece {
 pub fn cache_bytes(arch: &Architecture, batch: i64, tokens: i64, kind: CacheKind, dtype: DType) -> u128 {
     let facts = &arch.attention;
     // The new Falcon decoder caches keys after they were repeated to all heads.
-    let repeated = matches!(&facts.projections, crate::architecture::Projections::Fused { split: Split::Groups, .. });
-    let heads = if repeated { facts.heads } else { facts.kv_heads };
+    let width = match &facts.projections {
+        Projections::Fused { split: Split::Groups, .. } => 2 * facts.heads * facts.head_dim,
+        // One latent in place of keys and values.
+        Projections::Latent(latent) => latent.kv_rank + latent.rotated,
+        _ => 2 * facts.kv_heads * facts.head_dim,
+    };
     let kept: u128 = arch
         .layers
         .iter()
@@ -258,7 +267,7 @@ pub fn cache_bytes(arch: &Architecture, batch: i64, tokens: i64, kind: CacheKind
             layer.window.map_or(places, |window| window.min(places)) as u128
         })
         .sum();
-    2 * kept * [batch, heads, facts.head_dim].map(|n| n as u128).iter().product::<u128>() * u128::from(dtype.bytes())
+    kept * batch as u128 * width as u128 * u128::from(dtype.bytes())
 }
 
 /// Refuses what no stride could address.
@@ -268,12 +277,14 @@ fn check_size(arch: &Architecture, run: &Run) -> Result<(), ModelError> {
         _ => run.past + run.queries,
     };
     let widest = crate::weights::weights(arch).iter().flat_map(|w| w.shape.clone()).max().unwrap_or(1);
+    let chosen = arch.experts.as_ref().map_or(1, |e| e.chosen);
     let product = |extents: &[i64]| extents.iter().map(|&n| n as f64).product::<f64>();
     let a = &arch.attention;
     let largest = [
-        product(&[run.batch, run.queries, widest]),
+        product(&[run.batch, run.queries, chosen, widest]),
         product(&[run.batch, a.heads, run.queries, keys]),
-        product(&[run.batch, a.heads, keys, a.head_dim]),
+        product(&[run.batch, a.heads, keys, 2 * a.head_dim]),
+        arch.experts.as_ref().map_or(0.0, |e| product(&[e.count.max(run.batch * chosen), 2 * e.inner, arch.hidden])),
     ];
     if largest.iter().any(|&n| n > 2f64.powi(60)) {
         let why = "together with the sequence length makes tensors of more than 2^60 elements".into();

@@ -183,6 +183,9 @@ impl Model {
         if let Some(layers) = options.layers {
             facts.push(("layers", json!(layers)));
         }
+        if let Some(experts) = options.experts.filter(|_| arch.experts.is_some()) {
+            facts.push(("experts", json!(experts.name())));
+        }
         if let Some(logits) = options.logits {
             facts.push(("logits", json!(if logits == Logits::All { "all" } else { "last" })));
         }

@@ -1,8 +1,8 @@
 //! Every parameter of a model: its name and its shape.
 
-use crate::architecture::{Architecture, Linear, Projections, Up};
+use crate::architecture::{Architecture, Experts, Linear, Mlp, Projections, Up};
 use crate::blocks::join;
-use crate::declaration::{LinearWay, NormKind, NormOver};
+use crate::declaration::{Core, LinearWay, NormKind, NormOver, Stored};
 
 /// A parameter, or one in each of so many layers; a `*` in the name stands for the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +91,20 @@ fn layer(arch: &Architecture, list: &mut List) {
     let facts = &arch.attention;
     let at = join(&path, &facts.at);
     match &facts.projections {
+        Projections::Latent(latent) => {
+            latent.q.iter().chain([&latent.kv_down, &latent.kv_up]).for_each(|l| list.linear(&at, l));
+            if latent.q.len() == 2 {
+                list.add(&join(&at, "q_a_layernorm"), "weight", &[latent.q[0].outputs]);
+            }
+            list.add(&join(&at, "kv_a_layernorm"), "weight", &[latent.kv_rank]);
+        }
         Projections::Apart { q, k, v } => [q, k, v].into_iter().for_each(|l| list.linear(&at, l)),
         Projections::Fused { qkv, .. } => list.linear(&at, qkv),
     }
     list.linear(&at, &facts.out);
+    if facts.core == Core::Sink {
+        list.add(&at, "sinks", &[facts.heads]);
+    }
     if let Some(n) = &facts.qk_norm {
         for (name, count) in [(&n.q, facts.heads), (&n.k, facts.kv_heads)] {
             let shape = match n.over {
@@ -112,12 +122,44 @@ fn layer(arch: &Architecture, list: &mut List) {
             }
         }
     }
-    let at = join(&path, &arch.mlp.at);
-    match &arch.mlp.up {
+    let sparse = arch.layers.iter().filter(|layer| layer.sparse).count() as i64;
+    list.repeat = arch.layers.len() as i64 - sparse;
+    mlp(&arch.mlp, &path, list);
+    list.repeat = sparse;
+    if let Some(facts) = &arch.experts {
+        experts(facts, arch.hidden, &path, list);
+    }
+}
+
+fn mlp(facts: &Mlp, path: &str, list: &mut List) {
+    let at = join(path, &facts.at);
+    match &facts.up {
         Up::Gated { gate, up } => [gate, up].into_iter().for_each(|l| list.linear(&at, l)),
         Up::Fused(l) | Up::Plain(l) => list.linear(&at, l),
     }
-    list.linear(&at, &arch.mlp.down);
+    list.linear(&at, &facts.down);
+}
+
+fn experts(facts: &Experts, hidden: i64, path: &str, list: &mut List) {
+    let path = join(path, &facts.at);
+    list.linear(&path, &facts.router);
+    let at = join(&path, &facts.stacked);
+    for (name, inputs, outputs) in [("gate_up_proj", hidden, 2 * facts.inner), ("down_proj", facts.inner, hidden)] {
+        let shape = match facts.stored {
+            Stored::OutIn => [facts.count, outputs, inputs],
+            Stored::InOut => [facts.count, inputs, outputs],
+        };
+        list.add(&at, name, &shape);
+        if facts.bias {
+            list.add(&at, &format!("{name}_bias"), &[facts.count, outputs]);
+        }
+    }
+    if let Some(shared) = &facts.shared {
+        mlp(&shared.mlp, &path, list);
+        if let Some(gate) = &shared.gate {
+            list.linear(&path, gate);
+        }
+    }
 }
 
 /// Number of parameters, a tied one counted once.

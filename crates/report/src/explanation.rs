@@ -35,7 +35,7 @@ fn call(call: &Call) -> Value {
     let leaf = call.leaf();
     let out: Option<View> = match &call.operands {
         gemwright_core::Operands::Product { out, .. } => Some(*out),
-        gemwright_core::Operands::Attention(_) => None,
+        _ => None,
     };
     json!({
         "op": call.op.name(),

@@ -130,6 +130,15 @@ impl Serialize for CallJson<'_> {
                     }
                 }
             }
+            Operands::Grouped { a, b, out: result, offs, touched } => {
+                out.serialize_entry("a", a)?;
+                out.serialize_entry("b", b)?;
+                out.serialize_entry("bias", &None::<u8>)?;
+                out.serialize_entry("out", result)?;
+                out.serialize_entry("offs", offs)?;
+                out.serialize_entry("groups", &call.groups())?;
+                out.serialize_entry("groups_touched", touched)?;
+            }
             Operands::Attention(attention) => attention_fields(attention, &mut out)?,
         }
         out.serialize_entry("count", &call.count)?;

@@ -141,7 +141,7 @@ fn extents(call: &Call) -> Vec<Cell> {
         Cell::Text(format!("({})", steps.join(",")))
     };
     match &call.operands {
-        Operands::Product { a, b, .. } => {
+        Operands::Product { a, b, .. } | Operands::Grouped { a, b, .. } => {
             let p = call.product().map_or([0; 4], |p| [p.batch, p.m, p.n, p.k]);
             let mut cells: Vec<Cell> = p.into_iter().map(Cell::from).collect();
             cells.extend([dtype, strides(a), strides(b)]);

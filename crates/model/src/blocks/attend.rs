@@ -32,6 +32,10 @@ pub fn attend(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: 
             eager(tape, Heads { q, k, ..heads }, run)
         }
         (Core::Baddbmm, _) => baddbmm(tape, heads, facts, run),
+        (Core::Sink, _) => {
+            let (k, v) = (repeat_heads(tape, heads.k, facts), repeat_heads(tape, heads.v, facts));
+            with_sink(tape, Heads { k, v, ..heads }, run)
+        }
     }
 }
 
@@ -68,7 +72,13 @@ fn sdpa(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) 
         (k, v) = (tape.narrow(k, 2, run.queries), tape.narrow(v, 2, run.queries));
     }
     let (q_view, k_view, v_view) = (tape.view(q), tape.view(k), tape.view(v));
-    let out = q_view.transpose(1, 2).like().transpose(1, 2);
+    let seen = q_view.transpose(1, 2);
+    let out = match v_view.size[3] == q_view.size[3] {
+        true => seen.like(),
+        // Values narrower than keys: the result is not laid out like the query.
+        false => View::contiguous(&seen.size.set(3, v_view.size[3]), q_view.dtype),
+    };
+    let out = out.transpose(1, 2);
     let mut attention = Attention {
         q: q_view,
         k: k_view,
@@ -151,6 +161,22 @@ fn soften(tape: &mut Tape, scores: Var, run: &Run) -> Var {
     let scores = tape.add(scores, mask);
     let shares = tape.rows(scores, DType::F32.promote(run.dtype));
     tape.cast(shares, run.dtype)
+}
+
+/// A learned column takes part in the softmax and is dropped after it: the shares keep its place.
+fn with_sink(tape: &mut Tape, heads: Heads, run: &Run) -> Var {
+    let k = tape.transpose(heads.k, 2, 3);
+    let scores = tape.matmul(heads.q, k);
+    let scores = tape.scale(scores);
+    let size = tape.view(scores).size;
+    let mask = tape.constant(View::contiguous(&[1, 1, size[2], size[3]], run.dtype));
+    let scores = tape.add(scores, mask);
+    let sink = View::contiguous(&[1, size[1], 1, 1], run.dtype).expand(&[size[0], size[1], size[2], 1]);
+    let sink = tape.input(sink);
+    let scores = tape.cat(&[scores, sink], 3);
+    let shares = tape.rows(scores, run.dtype);
+    let shares = tape.narrow(shares, 3, size[3]);
+    tape.matmul(shares, heads.v)
 }
 
 /// GPT-2's option: q · k^T as an f32 baddbmm that does not read its addend.

@@ -1,6 +1,7 @@
 //! Attention from the normed hidden state to the output projection.
 
 use super::attend::{Heads, attend};
+use super::latent::expand;
 use super::rotary::rotate;
 use super::{Run, join, linear, norm};
 use crate::architecture::{Attention, Layer, Projections, QkNorm};
@@ -13,13 +14,19 @@ use std::sync::Arc;
 /// Attention of one layer at `path`.
 pub fn attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path: &str, run: &Run) -> Var {
     let path = join(path, &facts.at);
-    let projected = project(tape, x, facts, &path, run);
-    tape.enter(&path);
-    let (q, k) = (turned(tape, projected.q, facts, layer, run), turned(tape, projected.k, facts, layer, run));
-    let (k, v) = (cached(tape, k, layer, run), cached(tape, projected.v, layer, run));
-    let out = attend(tape, Heads { q, k, v }, facts, layer, run);
+    let heads = match &facts.projections {
+        Projections::Latent(latent) => expand(tape, x, facts, latent, &path, run),
+        _ => {
+            let projected = project(tape, x, facts, &path, run);
+            tape.enter(&path);
+            let [q, k] = [projected.q, projected.k].map(|x| turned(tape, x, facts, layer, run));
+            let [k, v] = [k, projected.v].map(|x| cached(tape, x, layer, run));
+            Heads { q, k, v }
+        }
+    };
+    let out = attend(tape, heads, facts, layer, run);
     let out = tape.transpose(out, 1, 2);
-    let out = tape.reshape(out, &[run.batch, run.queries, facts.heads * facts.head_dim]);
+    let out = tape.reshape(out, &[run.batch, run.queries, facts.out.inputs]);
     linear(tape, out, &facts.out, &join(&path, &facts.out.at), run.dtype)
 }
 
@@ -27,6 +34,7 @@ pub fn attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path
 /// that comes before the heads move forward, q and k are still \[batch, tokens, heads, dim\].
 fn project(tape: &mut Tape, x: Var, facts: &Attention, path: &Arc<str>, run: &Run) -> Heads {
     match &facts.projections {
+        Projections::Latent(_) => unreachable!("a latent is expanded, not projected"),
         Projections::Apart { q, k, v } => {
             let mut q_out = linear(tape, x, q, &join(path, &q.at), run.dtype);
             if facts.scaled_query {

@@ -3,18 +3,21 @@
 
 mod attend;
 mod attention;
+mod experts;
+mod latent;
 mod linear;
 mod mlp;
 mod norm;
 mod rotary;
 
 pub use attention::attention;
+pub use experts::experts;
 pub use linear::linear;
 pub use mlp::mlp;
 pub use norm::norm;
 pub use rotary::angles;
 
-use crate::options::{AttentionWay, CacheKind};
+use crate::options::{AttentionWay, CacheKind, ExpertsWay};
 use gemwright_core::DType;
 use gemwright_core::blas::Stack;
 use std::sync::Arc;
@@ -32,6 +35,7 @@ pub struct Run {
     /// Positions are given per sequence, not once for all.
     pub own_positions: bool,
     pub way: AttentionWay,
+    pub experts: ExpertsWay,
     pub stack: Stack,
     pub dtype: DType,
     pub training: bool,

@@ -26,6 +26,10 @@ pub fn rotate(tape: &mut Tape, x: Var, rotary: &Rotary, run: &Run) -> Var {
     let dtype = tape.view(x).dtype;
     let last = tape.view(x).rank() - 1;
     let x = if rotary.precision == RotaryPrecision::F32Heads { tape.cast(x, DType::F32.promote(dtype)) } else { x };
+    if rotary.kind == RotaryKind::HalvesApart {
+        // Each half is turned and both are put together: a copy forward, and one backward.
+        return tape.rows(x, dtype);
+    }
     let whole = matches!(rotary.kind, RotaryKind::Halves | RotaryKind::Pairs);
     let turned = if whole {
         turn(tape, x, rotary, run, dtype)

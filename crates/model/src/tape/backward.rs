@@ -1,7 +1,9 @@
 //! The tape replayed backwards: the layout of every gradient, and the products it takes.
 
 use super::{Tape, Var};
-use gemwright_core::{Attention, GradientProduct, Op, Operands, Pass, View, batch_gradients, matrix_gradients};
+use gemwright_core::{
+    Attention, GradientProduct, Op, Operands, Pass, View, batch_gradients, grouped_gradients, matrix_gradients,
+};
 use std::sync::Arc;
 
 /// How the gradient of a result becomes the gradients of what it was made of.
@@ -32,6 +34,8 @@ pub(super) enum Back {
     Matrix { second_first: bool },
     /// Two batched products.
     Batch { second_first: bool },
+    /// Two grouped products.
+    Grouped { touched: f64 },
     /// A fused attention kernel's backward.
     Attention(Attention),
     /// A decomposed attention's backward begins here; its products follow.
@@ -98,7 +102,10 @@ impl Tape {
             Back::Unsqueeze(d) => one(g.select(*d)),
             Back::Same => one(g),
             Back::SumTo => (0..node.inputs.len()).map(|i| (node.inputs[i], sum_to(g, &input(i)))).collect(),
-            Back::Fill => one(View::contiguous(&input(0).size, input(0).dtype)),
+            Back::Fill => {
+                let filled = |x: &Var| (*x, View::contiguous(&self.view(*x).size, self.view(*x).dtype));
+                node.inputs.iter().map(filled).collect()
+            }
             Back::Narrow(d) => {
                 (0..node.inputs.len()).map(|i| (node.inputs[i], g.narrow(*d, input(i).size[*d]))).collect()
             }
@@ -115,6 +122,18 @@ impl Tape {
             Back::Batch { second_first } => {
                 let gradients = batch_gradients(&input(0), &input(1), &g);
                 self.product_backward(node, Op::Bmm, gradients, *second_first)
+            }
+            Back::Grouped { touched } => {
+                let groups = input(1).size[0];
+                let gradients = grouped_gradients(&input(0), &input(1), &g);
+                // The weights' gradient comes first.
+                [1, 0]
+                    .map(|i| {
+                        let GradientProduct { first, second, transposed } = gradients[i];
+                        let out = self.grouped(Pass::Grad, first, second, groups, *touched);
+                        (node.inputs[i], if transposed { out.t() } else { out })
+                    })
+                    .to_vec()
             }
             Back::Attention(attention) => {
                 self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));
@@ -155,7 +174,7 @@ mod tests {
     fn strides(tape: &Tape) -> Vec<(Op, Dims, Dims)> {
         let of = |call: &gemwright_core::Call| match call.operands {
             Operands::Product { a, b, .. } => (call.op, a.stride, b.stride),
-            Operands::Attention(_) => unreachable!("no attention here"),
+            _ => unreachable!("only plain products here"),
         };
         tape.calls().iter().map(of).collect()
     }

@@ -214,6 +214,13 @@ impl Tape {
         self.record(&[x], View::contiguous(&size, view.dtype), Back::Spread)
     }
 
+    /// A row-major tensor of `size` made from others, whose gradients are made row-major too: rows
+    /// gathered, or weighed and added up.
+    pub fn gather(&mut self, inputs: &[Var], size: &[i64]) -> Var {
+        let view = View::contiguous(size, self.view(inputs[0]).dtype);
+        self.record(inputs, view, Back::Fill)
+    }
+
     /// A kernel over rows that writes row-major, forward and backward: layer norm, softmax.
     pub fn rows(&mut self, x: Var, dtype: DType) -> Var {
         let view = View::contiguous(&self.view(x).size, dtype);
@@ -260,6 +267,27 @@ impl Tape {
     pub fn baddbmm(&mut self, addend: Addend, a: Var, b: Var) -> Var {
         let out = self.product(Op::Baddbmm, Pass::Forward, self.view(a), self.view(b), Some(addend));
         self.record(&[a, b], out, Back::Batch { second_first: false })
+    }
+
+    /// rows\[s, k\] · weights\[groups, k, n\], each row with its group's matrix. The result's rows start
+    /// on 16 bytes.
+    pub fn grouped_mm(&mut self, rows: Var, weights: Var, touched: f64) -> Var {
+        let (a, b) = (self.view(rows), self.view(weights));
+        let out = self.grouped(Pass::Forward, a, b, b.size[0], touched);
+        self.record(&[rows, weights], out, Back::Grouped { touched })
+    }
+
+    fn grouped(&mut self, pass: Pass, a: View, b: View, groups: i64, touched: f64) -> View {
+        let (m, n) = (a.size[0], b.size[b.rank() - 1]);
+        let wide = 16 / a.dtype.bytes() as i64;
+        let row = (n + wide - 1) / wide * wide;
+        let out = match b.rank() {
+            3 => View::strided(&[m, n], &[row, 1], a.dtype),
+            _ => View::strided(&[groups, m, n], &[m * row, row, 1], a.dtype),
+        };
+        let offs = View::contiguous(&[groups], DType::I32);
+        self.issue(Op::GroupedMm, pass, Operands::Grouped { a, b, out, offs, touched });
+        out
     }
 
     /// `torch.matmul` of two tensors with as many dimensions, at least three: one bmm over the
