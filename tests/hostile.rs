@@ -76,7 +76,7 @@ fn mutate(config: &Value, dice: &mut Dice) -> String {
     }
     let text = Value::Object(config).to_string();
     match dice.roll(20) {
-        0 => text[..dice.roll(text.len())].into(),
+        0 => text.chars().take(dice.roll(text.len())).collect(),
         1 => "[".repeat(50_000),
         2 => format!("{{\"a\": {}", "{\"a\":".repeat(5_000)),
         3 => text.replace(':', "::"),

@@ -14,7 +14,7 @@ pub fn chips(names: &[String]) -> Result<Vec<Chip>, Error> {
         if name == "host" {
             chips.push(host::read()?);
         } else if name.ends_with(".toml") {
-            chips.extend(own(name)?);
+            chips.extend(own(name)?.chips);
         } else {
             chips.push(catalog.find(name)?.clone());
         }
@@ -22,10 +22,9 @@ pub fn chips(names: &[String]) -> Result<Vec<Chip>, Error> {
     Ok(chips)
 }
 
-/// The chips of a user's own file.
-pub fn own(path: &str) -> Result<Vec<Chip>, Error> {
+/// The catalog of a user's own file.
+pub fn own(path: &str) -> Result<Catalog, Error> {
     let text =
         std::fs::read_to_string(Path::new(path)).map_err(|e| Error::File { path: path.into(), why: e.to_string() })?;
-    let catalog = Catalog::parse(&text).map_err(|e| Error::File { path: path.into(), why: e.to_string() })?;
-    Ok(catalog.chips)
+    Catalog::parse(&text).map_err(|e| Error::File { path: path.into(), why: e.to_string() })
 }

@@ -22,12 +22,22 @@ fn call(batch: i64, [m, n, k]: [i64; 3], dtype: DType, count: u64) -> Call {
     Call { op, pass: Pass::Forward, module: "".into(), operands, inside: false, count }
 }
 
+/// Refuses what no memory could hold.
+fn check(batch: i64, [m, n, k]: [i64; 3]) -> Result<(), String> {
+    let product = |extents: [i64; 3]| extents.map(|x| x as f64).iter().product::<f64>();
+    if [[batch, m, n], [batch, m, k], [batch, k, n]].into_iter().any(|e| product(e) > 2f64.powi(60)) {
+        return Err("an operand of more than 2^60 elements".into());
+    }
+    Ok(())
+}
+
 /// M N K as words.
 pub fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error> {
     let mut extents = [0; 3];
     for ((place, word), name) in extents.iter_mut().zip(words).zip(["M", "N", "K"]) {
         *place = extent(name, word).map_err(Error::Usage)?;
     }
+    check(1, extents).map_err(Error::Usage)?;
     let mut workload = Workload::default();
     workload.push(&call(1, extents, dtype, 1));
     Ok(workload)
@@ -60,7 +70,9 @@ pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
             Some(word) => DType::parse(word).ok_or_else(|| at(format!("unknown dtype `{word}`")))?,
             None => dtype,
         };
-        workload.push(&call(number("batch", batch)?, extents, dtype, number("count", count)? as u64));
+        let batch = number("batch", batch)?;
+        check(batch, extents).map_err(at)?;
+        workload.push(&call(batch, extents, dtype, number("count", count)? as u64));
     }
     if workload.calls().is_empty() {
         return Err(failed("has no rows".into()));

@@ -142,6 +142,9 @@ impl Chip {
                 return bad(name, "must be a positive number of TFLOP/s");
             }
         }
+        if self.units.as_ref().is_some_and(|u| !(1.0..=1e9).contains(&u.count.value)) {
+            return bad("units.count", "must be a number from 1 to 1e9");
+        }
         match &self.memory.gbs {
             Some(figure) if !(figure.value.is_finite() && figure.value > 0.0) => {
                 bad("memory.gbs", "must be a positive number of GB/s")
@@ -207,13 +210,14 @@ impl Catalog {
         })
     }
 
-    /// The sources behind a figure's letters, in words.
+    /// The sources behind a figure's letters, in words; what is no list of known letters, as it stands.
     pub fn explain(&self, figure: &Figure) -> String {
         if let Some(words) = self.sources.get(&figure.source) {
             return words.clone();
         }
-        let words = figure.source.chars().map(|c| self.sources.get(&c.to_string()).cloned().unwrap_or(c.to_string()));
-        if figure.source == "given" { "given".into() } else { words.collect::<Vec<_>>().join("; ") }
+        let letters = figure.source.chars().map(|c| self.sources.get(&c.to_string()).cloned());
+        let words: Option<Vec<String>> = letters.collect();
+        words.map_or_else(|| figure.source.clone(), |words| words.join("; "))
     }
 }
 
@@ -226,8 +230,12 @@ mod tests {
         let catalog = Catalog::builtin();
         assert!(catalog.chips.len() >= 50);
         for chip in &catalog.chips {
-            let others = [&chip.clock_mhz, &chip.l2_mb, &chip.llc_mb, &chip.tdp_w, &chip.memory.gb, &chip.memory.gbs];
-            for figure in chip.peaks.values().chain(others.into_iter().flatten()) {
+            let sizes = [&chip.l2_mb, &chip.llc_mb, &chip.shared_kb_per_unit, &chip.registers_kb_per_unit];
+            let others = [&chip.clock_mhz, &chip.tdp_w, &chip.memory.gb, &chip.memory.gbs];
+            let rate = [&chip.matrix_flop_per_clock_and_unit];
+            let all = sizes.into_iter().chain(others).chain(rate).flatten();
+            let units = chip.units.iter().map(|u| &u.count);
+            for figure in chip.peaks.values().chain(all).chain(units) {
                 let known = catalog.sources.contains_key(&figure.source)
                     || figure.source.chars().all(|c| catalog.sources.contains_key(&c.to_string()));
                 assert!(known, "{}: source `{}`", chip.id, figure.source);
@@ -261,6 +269,10 @@ mod tests {
         let error = Catalog::parse("[[chip]]\nid='x'\nname='X'\npeaks={bf17=2}\n").unwrap_err();
         assert!(error.to_string().contains("bf17"), "{error}");
         assert!(matches!(Catalog::parse(""), Err(ChipError::Empty)));
+        let none = "[[chip]]\nid='x'\nname='X'\nunits={kind='SM',count=0}\n";
+        assert!(Catalog::parse(none).unwrap_err().to_string().contains("units.count"));
+        let own = Figure { value: 1.0, source: "/proc/cpuinfo".into() };
+        assert_eq!(Catalog::builtin().explain(&own), "/proc/cpuinfo");
         let unknown = Catalog::builtin().find("h20o").unwrap_err().to_string();
         assert!(unknown.contains("h20"), "{unknown}");
     }

@@ -57,16 +57,6 @@ impl Workload {
         self.places.insert(key, self.calls.len());
         self.calls.push(Call { count, ..call.clone() });
     }
-
-    /// Floating-point operations of all calls.
-    pub fn flops(&self) -> u128 {
-        self.calls.iter().map(|c| c.flops() * u128::from(c.count)).sum()
-    }
-
-    /// Bytes of all calls.
-    pub fn bytes(&self) -> u128 {
-        self.calls.iter().map(|c| c.bytes() * u128::from(c.count)).sum()
-    }
 }
 
 /// A quick hash for keys that nobody chooses to make us slow: a wrong guess costs one comparison.
@@ -105,6 +95,5 @@ mod tests {
         }
         let counts: Vec<u64> = workload.calls().iter().map(|c| c.count).collect();
         assert_eq!(counts, [4, 2]);
-        assert_eq!(workload.flops(), 4 * 2 * 2 * 3 * 4 + 2 * 2 * 2 * 3 * 5);
     }
 }

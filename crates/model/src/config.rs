@@ -32,11 +32,6 @@ impl Config {
         self.fields.get(field)
     }
 
-    /// The text of a top-level field.
-    pub fn text(&self, field: &str) -> Option<&str> {
-        self.get(field).and_then(Json::as_str)
-    }
-
     /// The value of a field inside an object field.
     pub fn nested(&self, object: &str, field: &str) -> Option<&Json> {
         self.get(object).and_then(|o| o.get(field))
@@ -87,9 +82,9 @@ impl Config {
             let spelt = declaration.aliases.iter().filter(|(_, f)| *f == name).map(|(alias, _)| alias);
             let written = spelt.chain([name]).find_map(|spelling| self.get(spelling).map(|json| (spelling, json)));
             match written {
-                Some((_, Json::Null)) => match field.null {
+                Some((spelling, Json::Null)) => match field.null {
                     Some(expression) => later.push((name, expression)),
-                    None => return Err(self.error(name, "is null, which this type does not accept")),
+                    None => return Err(self.error(spelling, "is null, which this type does not accept")),
                 },
                 Some((spelling, json)) => {
                     env.insert(name.clone(), self.typed(spelling, json, field.kind)?);
@@ -133,7 +128,9 @@ impl Config {
                         last = Some(error);
                         waiting.push((name, expression));
                     }
-                    Err(error) => return Err(self.error(name, format!("is absent, and its default fails: {error}"))),
+                    Err(error) => {
+                        return Err(self.error(name, format!("is absent or null, and its default fails: {error}")));
+                    }
                 }
             }
             if waiting.len() == before {

@@ -23,4 +23,3 @@ pub use error::ModelError;
 pub use options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
 pub use prediction::{Model, Prediction};
 pub use presets::{Preset, preset, presets};
-pub use weights::Weight;

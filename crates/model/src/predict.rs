@@ -287,8 +287,8 @@ fn check_size(arch: &Architecture, run: &Run) -> Result<(), ModelError> {
         arch.experts.as_ref().map_or(0.0, |e| product(&[e.count.max(run.batch * chosen), 2 * e.inner, arch.hidden])),
     ];
     if largest.iter().any(|&n| n > 2f64.powi(60)) {
-        let why = "together with the sequence length makes tensors of more than 2^60 elements".into();
-        return Err(ModelError::Option { option: "--batch", why });
+        let why = "makes tensors of more than 2^60 elements".into();
+        return Err(ModelError::Option { option: "--batch, --seq or the config", why });
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::expr::Value;
 use crate::options::{CacheKind, Logits, Options, Phase};
 use crate::predict::{attention_way, cache_bytes, predict};
 use crate::presets::preset;
-use crate::weights::{Weight, parameters, weights};
+use crate::weights::parameters;
 use gemwright_core::{DType, Source, Workload, nearest};
 use serde_json::json;
 
@@ -55,21 +55,6 @@ impl Model {
         Ok(Model { name: name.into(), config, is_preset: true })
     }
 
-    /// The `model_type` of the config.
-    pub fn model_type(&self) -> Option<&str> {
-        self.config.text("model_type")
-    }
-
-    /// Every parameter with its shape.
-    pub fn weights(&self, layers: Option<i64>) -> Result<Vec<Weight>, ModelError> {
-        Ok(weights(&self.architecture(layers)?.0))
-    }
-
-    /// Number of parameters, a tied one counted once.
-    pub fn parameters(&self) -> Result<u64, ModelError> {
-        Ok(parameters(&self.architecture(None)?.0))
-    }
-
     fn architecture(&self, layers: Option<i64>) -> Result<(Architecture, Vec<String>), ModelError> {
         let file = self.config.file.clone();
         let Some(found) = self.config.get("model_type") else { return Err(ModelError::NoType { file }) };
@@ -83,6 +68,10 @@ impl Model {
         };
         let (env, absent) = self.config.resolve(&declared)?;
         let arch = Architecture::new(&declared, &self.config, &env, layers)?;
+        if parameters(&arch) > MOST_PARAMETERS {
+            let why = "describes more than 2^60 parameters".into();
+            return Err(ModelError::Json { file, why });
+        }
         let taken = |name: &String| match env.get(name) {
             Some(Value::Int(x)) => format!("{name} = {x}"),
             Some(Value::Float(x)) => format!("{name} = {x}"),
@@ -138,7 +127,7 @@ impl Model {
         let dtype = self.dtype(options)?;
         let mut workload = Workload::default();
         workload.source = self.source(options, &arch, dtype)?;
-        workload.parameters = Some(parameters(&arch));
+        workload.parameters = Some(parameters(&arch) as u64);
         workload.warnings = self.warnings(&absent, &arch, options);
         predict(&arch, options, dtype, &mut workload)?;
 
@@ -149,12 +138,13 @@ impl Model {
         let tokens = self.tokens(options);
         let seen = if options.phase == Phase::Decode { options.past + 1 } else { tokens };
         let keeps = match options.phase {
-            Phase::Decode | Phase::Generate | Phase::Prefill => true,
+            Phase::Prefill => arch.prefill_caches,
+            Phase::Decode | Phase::Generate => true,
             Phase::Forward | Phase::Train => false,
         };
         Ok(Prediction {
             dtype,
-            weight_bytes: u128::from(parameters(&arch)) * u128::from(dtype.bytes()),
+            weight_bytes: parameters(&arch) * u128::from(dtype.bytes()),
             cache_bytes: keeps.then(|| cache_bytes(&arch, options.batch, seen, options.cache, dtype)),
             tokens: tokens as u64,
             decode_step,
@@ -202,18 +192,24 @@ impl Model {
 
 /// The most of anything that can be asked for.
 const MOST: i64 = 1 << 24;
+const MOST_PARAMETERS: u128 = 1 << 60;
+/// Every step has a call of its own in the list.
+const MOST_STEPS: i64 = 1 << 17;
 
 fn check(options: &Options) -> Result<(), ModelError> {
-    let bounds = [
-        ("--batch", options.batch, 1),
-        ("--seq", options.seq, 1),
-        ("--past", options.past, 0),
-        ("--steps", options.steps, 0),
-    ];
+    let bounds = [("--batch", options.batch, 1), ("--seq", options.seq, 1), ("--past", options.past, 0)];
     for (option, value, least) in bounds {
         if !(least..=MOST).contains(&value) {
             return Err(ModelError::Option { option, why: format!("is {value}; it must be from {least} to {MOST}") });
         }
+    }
+    if !(0..=MOST_STEPS).contains(&options.steps) {
+        let why = format!("is {}; it must be from 0 to {MOST_STEPS}", options.steps);
+        return Err(ModelError::Option { option: "--steps", why });
+    }
+    if options.phase == Phase::Train && options.logits == Some(Logits::Last) {
+        let why = "last: the loss of a training step is over all positions".into();
+        return Err(ModelError::Option { option: "--logits", why });
     }
     if options.recompute && options.phase != Phase::Train {
         let why = "repeats forward calls in the backward pass: it needs --phase train".into();

@@ -16,8 +16,8 @@ pub struct Weight {
 }
 
 impl Weight {
-    fn elements(&self) -> u64 {
-        self.shape.iter().chain([&self.repeat]).map(|&n| n as u64).product()
+    fn elements(&self) -> u128 {
+        self.shape.iter().chain([&self.repeat]).map(|&n| n as u128).product()
     }
 }
 
@@ -163,6 +163,6 @@ fn experts(facts: &Experts, hidden: i64, path: &str, list: &mut List) {
 }
 
 /// Number of parameters, a tied one counted once.
-pub fn parameters(arch: &Architecture) -> u64 {
+pub fn parameters(arch: &Architecture) -> u128 {
     weights(arch).iter().map(Weight::elements).sum()
 }

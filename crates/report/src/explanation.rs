@@ -33,9 +33,9 @@ pub fn explanation_json(explanation: &Explanation) -> String {
 
 fn call(call: &Call) -> Value {
     let leaf = call.leaf();
-    let out: Option<View> = match &call.operands {
-        gemwright_core::Operands::Product { out, .. } => Some(*out),
-        _ => None,
+    let (out, factors): (Option<View>, Option<(f64, f64)>) = match &call.operands {
+        gemwright_core::Operands::Product { out, alpha, beta, .. } => (Some(*out), Some((*alpha, *beta))),
+        _ => (None, None),
     };
     json!({
         "op": call.op.name(),
@@ -44,6 +44,8 @@ fn call(call: &Call) -> Value {
         "b": leaf.map(|l| l.b),
         "bias": leaf.and_then(|l| l.addend),
         "out": out,
+        "alpha": factors.map(|f| f.0),
+        "beta": factors.map(|f| f.1),
         "product": call.product().map(|p| json!({"batch": p.batch, "m": p.m, "n": p.n, "k": p.k})),
         "flops": call.flops() as f64,
         "bytes": call.bytes() as f64,

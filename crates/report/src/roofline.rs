@@ -106,7 +106,7 @@ impl Canvas {
     }
 
     fn text(&mut self, x: f64, y: f64, size: f64, attributes: &str, text: &str) {
-        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let text = escaped(text);
         let _ = writeln!(self.out, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" {attributes}>{text}</text>");
     }
 
@@ -114,6 +114,12 @@ impl Canvas {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(self.out, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {attributes}/>");
     }
+}
+
+/// As XML can hold it: no control characters, no markup.
+fn escaped(text: &str) -> String {
+    let plain: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}')).collect();
+    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// The picture as SVG.
@@ -222,12 +228,15 @@ fn legend(points: &[PlotPoint]) -> Vec<Entry> {
     for (i, point) in points.iter().enumerate() {
         let same = |e: &&mut Entry| e.captions.contains(&point.caption);
         match entries.iter_mut().find(same) {
-            Some(entry) => {
-                entry.points.push(i);
-                entry.share = entry.share.max(point.share);
-            }
+            Some(entry) => entry.points.push(i),
             None => entries.push(Entry { captions: vec![point.caption.clone()], share: point.share, points: vec![i] }),
         }
+    }
+    // What shares a caption on one chip adds up; of several chips the largest counts.
+    for entry in &mut entries {
+        let on = |chip: usize| entry.points.iter().map(|&i| &points[i]).filter(move |p| p.chip == chip);
+        let sums = entry.points.iter().map(|&i| on(points[i].chip).map(|p| p.share).sum::<f64>());
+        entry.share = sums.fold(0.0, f64::max);
     }
     let place = |e: &Entry| -> Vec<(usize, u64, u64)> {
         e.points.iter().map(|&i| (points[i].chip, points[i].intensity.to_bits(), points[i].speed.to_bits())).collect()
@@ -265,7 +274,7 @@ fn circles(canvas: &mut Canvas, points: &[PlotPoint], legend: &[Entry]) -> Vec<R
                 canvas.out,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" fill=\"{colour}\" fill-opacity=\"0.35\" stroke=\"{colour}\">\
                  <title>{}</title></circle>",
-                entry.captions.join(", ").replace('&', "&amp;").replace('<', "&lt;")
+                escaped(&entry.captions.join(", "))
             );
             spots.push((number, x, y, size, colour));
         }
@@ -400,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_png_is_one_and_the_svg_is_well_formed() {
-        let png = roofline_png("t", &chips(), &points(20));
+        let png = roofline_png("a \u{0}<title> & \u{1b}", &chips(), &points(20));
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
         assert!(roofline_svg("t", &chips(), &points(20)).contains("B &amp; &lt;co&gt;"));
     }

@@ -31,11 +31,15 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
-    let catalog = Catalog::builtin();
+    let mut catalog = Catalog::builtin();
     let shown = match args.name.as_deref() {
         None => return all(&catalog.chips, args),
         Some("host") => vec![host::read()?],
-        Some(path) if path.ends_with(".toml") => own(path)?,
+        Some(path) if path.ends_with(".toml") => {
+            // Its letters are its own.
+            catalog = own(path)?;
+            catalog.chips.clone()
+        }
         Some(name) => vec![catalog.find(name)?.clone()],
     };
     if args.output.format == Format::Json {

@@ -31,13 +31,13 @@ pub struct Args {
     #[arg(long, requires_all = ["a", "b"])]
     op: Option<String>,
     /// First operand
-    #[arg(long, value_name = "VIEW")]
+    #[arg(long, value_name = "VIEW", requires = "op")]
     a: Option<String>,
     /// Second operand
-    #[arg(long, value_name = "VIEW")]
+    #[arg(long, value_name = "VIEW", requires = "op")]
     b: Option<String>,
     /// Addend of addmm and baddbmm, bias of linear
-    #[arg(long, value_name = "VIEW")]
+    #[arg(long, value_name = "VIEW", requires = "op")]
     bias: Option<String>,
     /// Factor of the product
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
@@ -107,6 +107,9 @@ fn expression(args: &Args, text: &str) -> Result<Subject, Error> {
     let read = |side: &str| -> Result<(View, bool), Error> {
         let side = side.trim();
         let (shape, transposed) = side.strip_suffix("^T").map_or((side, false), |shape| (shape, true));
+        if transposed && shape.contains(':') {
+            return Err(Error::Usage(format!("`{side}`: give strides, or ^T, not both")));
+        }
         Ok((view("operand", shape.trim(), dtype)?, transposed))
     };
     let ((a, a_turned), (b, b_turned)) = (read(left)?, read(right)?);

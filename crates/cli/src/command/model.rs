@@ -55,7 +55,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let Some(subject) = args.subject.as_ref().filter(|_| !args.list) else { return list(&args.output) };
     let prediction = model(subject)?.predict(&args.options.options())?;
     let chip = match &args.on {
-        Some(name) => chips(std::slice::from_ref(name))?.into_iter().next(),
+        Some(name) => match chips(std::slice::from_ref(name))?.as_slice() {
+            [one] => Some(one.clone()),
+            several => return Err(Error::Usage(format!("{name} holds {} chips; --on takes one here", several.len()))),
+        },
         None => None,
     };
     let chip = chip.as_ref();
@@ -172,7 +175,8 @@ fn pace(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Pace, Error
     let summary = Summary::of(&prediction.workload, chip)?;
     let tokens = match args.options.phase {
         PhaseArg::Decode => 1,
-        PhaseArg::Generate => args.options.steps.max(0) as u64,
+        // The prompt's own pass gives the first.
+        PhaseArg::Generate => args.options.steps.max(0) as u64 + 1,
         _ => prediction.tokens,
     };
     let all = tokens as f64 * args.options.batch as f64;

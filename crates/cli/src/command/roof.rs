@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::products::{one_product, products_of_csv};
 use crate::subject::{ModelOptions, model};
-use gemwright_core::{Cell, Chip, DType, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
+use gemwright_core::{Cell, Chip, DType, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, required = true, value_delimiter = ',', value_name = "CHIP,...")]
     on: Vec<String>,
     /// The table of warp tiles: intensity, and bytes per clock against what shared memory gives
-    #[arg(long)]
+    #[arg(long, conflicts_with = "subject")]
     tiles: bool,
     /// FLOPs per clock and unit for --tiles [default: the chip's own]
     #[arg(long, value_name = "N", requires = "tiles")]
@@ -63,7 +63,7 @@ fn parse_time(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let chips = chips(&args.on)?;
-    if args.tiles && args.subject.is_empty() {
+    if args.tiles {
         return print(args, &warp_tiles(args, &chips)?, "tiles", &[]);
     }
     let dtype = args.options.dtype.unwrap_or(DType::Bf16);
@@ -87,11 +87,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         plot(path, &title, &workload, &chips)?;
         notes.push(format!("drawn into {}", path.display()));
     }
-    print(args, &roofs(&workload, &chips)?, "roofs", &notes)?;
-    if args.tiles {
-        return print(args, &warp_tiles(args, &chips)?, "tiles", &[]);
-    }
-    Ok(())
+    print(args, &roofs(&workload, &chips)?, "roofs", &notes)
 }
 
 fn print(args: &Args, table: &Table, name: &str, notes: &[String]) -> Result<(), Error> {
@@ -257,10 +253,11 @@ fn plot(path: &PathBuf, title: &str, workload: &Workload, chips: &[Chip]) -> Res
 fn caption(call: &gemwright_core::Call) -> String {
     let parts: Vec<&str> = call.module.split('.').collect();
     let short = parts[parts.len().saturating_sub(2)..].join(".");
-    let grad = if call.pass == gemwright_core::Pass::Forward { "" } else { " grad" };
+    let pass = if call.pass == Pass::Forward { String::new() } else { format!(" {}", call.pass.name()) };
     match call.product() {
-        Some(p) if p.batch > 1 => format!("{short}{grad} {}·{}×{}×{}", p.batch, p.m, p.n, p.k),
-        Some(p) => format!("{short}{grad} {}×{}×{}", p.m, p.n, p.k),
-        None => format!("{short}{grad} {}", short_name(call)),
+        Some(p) if p.batch > 1 => format!("{short}{pass} {}·{}×{}×{}", p.batch, p.m, p.n, p.k),
+        Some(p) => format!("{short}{pass} {}×{}×{}", p.m, p.n, p.k),
+        // Decode steps differ in their keys alone: they share a line of the legend.
+        None => format!("{short}{pass} {}, {} queries", short_name(call), call.attention_products()[0].m),
     }
 }

@@ -2,22 +2,31 @@
 
 use super::words::{Page, time, wide_load};
 use super::{Happening, cost};
+use crate::blas::LeafOp;
 use crate::{Bound, Call, Chip, Product, Roof, Waves};
 
 /// One sentence for each thing that would help; nothing where nothing would.
 pub(super) fn advice(page: &Page, call: &Call) -> Vec<String> {
     let Some(product) = call.product() else { return Vec::new() };
+    if product.flops() == 0 {
+        return Vec::new();
+    }
     let mut lines = Vec::new();
+    let mut at_its_best = !page.chips.is_empty();
     for chip in page.chips {
-        let Ok(roof) = Roof::of(call, chip) else { continue };
+        let Ok(roof) = Roof::of(call, chip) else {
+            at_its_best = false;
+            continue;
+        };
         let on = Target { call, product, chip, roof };
+        at_its_best &= on.is_at_its_best();
         lines.extend(on.more_rows());
         lines.extend(on.fusion(&page.subject.module));
         lines.extend(on.whole_waves());
         lines.extend(on.copies(page));
     }
     lines.extend(padding(&product, call));
-    if lines.is_empty() && !page.chips.is_empty() {
+    if lines.is_empty() && at_its_best {
         lines.push("Nothing that extents or layout could give: it is bound by arithmetic and fills its waves.".into());
     }
     lines
@@ -34,6 +43,11 @@ impl Target<'_> {
     fn seconds(&self, product: &Product) -> f64 {
         let (flops, bytes) = cost(product, self.call);
         Roof::new(flops, bytes, self.call.dtype(), self.chip).map_or(f64::NAN, |r| r.seconds)
+    }
+
+    fn is_at_its_best(&self) -> bool {
+        let waves = Waves::best(&self.product, self.chip, self.call.dtype());
+        self.roof.bound == Bound::Compute && waves.is_some_and(|w| w.efficiency > 0.9)
     }
 
     /// A product bound by memory reads its weight once, however many rows share it.
@@ -111,17 +125,25 @@ impl Target<'_> {
     /// A copy reads and writes what it copies.
     fn copies(&self, page: &Page) -> Option<String> {
         let bandwidth = self.chip.bandwidth()?;
+        let leaf = page.leaf?;
         let mut bytes = 0u128;
         let mut names = Vec::new();
         for step in page.steps {
             let Happening::Copy { operand, .. } = step else { continue };
             let view = match *operand {
-                "a" | "mat1" | "batch1" => page.subject.a,
-                "b" | "mat2" | "batch2" => page.subject.b,
-                "self" => page.subject.bias?,
+                "a" => page.subject.a,
+                "b" => page.subject.b,
+                "mat1" | "batch1" => leaf.a,
+                "mat2" | "batch2" => leaf.b,
+                // Only a bias of N values, factor 1, can become an epilogue; other addends must be copied.
+                "self" if leaf.op == LeafOp::Addmm && leaf.beta == 1.0 => leaf.addend?,
                 _ => continue,
             };
-            bytes += 2 * view.elements() as u128 * u128::from(view.dtype.bytes());
+            let written = match *operand {
+                "self" => self.product.m as u128 * self.product.n as u128 * u128::from(view.dtype.bytes()),
+                _ => view.elements() as u128 * u128::from(view.dtype.bytes()),
+            };
+            bytes += view.bytes() + written;
             names.push(*operand);
         }
         if names.is_empty() {

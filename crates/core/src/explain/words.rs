@@ -94,7 +94,7 @@ impl Page<'_> {
             return lines;
         };
         let Product { batch, m, n, k } = product;
-        if a.rank() > 2 && batch == 1 {
+        if a.rank() > 2 && self.leaf.is_some_and(|leaf| leaf.a.rank() == 2) {
             let lead: Vec<String> = a.size[..a.rank() - 1].iter().map(i64::to_string).collect();
             lines.push(format!("The leading dimensions are flattened into rows: {} = {m}.", lead.join(" x ")));
         }
@@ -128,8 +128,8 @@ impl Page<'_> {
                 Happening::Aten(leaf) => lines.push(format!("{} of {} and {}.", leaf.name(), leaf.a, leaf.b)),
                 Happening::Copy { operand, why } => lines.push(format!("{operand} is copied: {why}.")),
                 Happening::Add(bias) => {
-                    lines
-                        .push(format!("The bias {bias} is added by a kernel of its own: the input is not contiguous."));
+                    let why = if bias.is_contiguous() { "the input" } else { "the bias" };
+                    lines.push(format!("The bias {bias} is added by a kernel of its own: {why} is not contiguous."));
                 }
                 Happening::Fill => lines.push("Nothing is multiplied: the result is filled.".into()),
                 Happening::Blas(_) => {}

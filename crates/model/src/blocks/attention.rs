@@ -165,7 +165,8 @@ fn cached(tape: &mut Tape, x: Var, layer: &Layer, run: &Run) -> Var {
 fn keys(layer: &Layer, run: &Run, kind: CacheKind) -> i64 {
     match (kind, layer.window) {
         (CacheKind::Static(places), None) => places,
-        (CacheKind::Static(places), Some(window)) => places.min(window),
+        // A prompt longer than the window is attended whole before it is cut to fit.
+        (CacheKind::Static(places), Some(window)) => places.min(window).max(run.queries),
         (CacheKind::Dynamic, None) => run.past + run.queries,
         (CacheKind::Dynamic, Some(window)) => run.past.min(window - 1) + run.queries,
     }

@@ -40,3 +40,42 @@ pub fn linear(tape: &mut Tape, x: Var, layer: &Linear, module: &Arc<str>, dtype:
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemwright_core::blas::{Lowered, lower_linear};
+    use gemwright_core::{Op, Operands};
+
+    /// What stands here and what `core` says of `linear` in general must not drift apart.
+    #[test]
+    fn a_layer_issues_what_linear_becomes() {
+        let contiguous = |size: &[i64]| View::contiguous(size, DType::Bf16);
+        let inputs = [
+            contiguous(&[6, 8]),
+            contiguous(&[2, 3, 8]),
+            contiguous(&[2, 3, 8]).narrow(1, 1),
+            contiguous(&[3, 2, 8]).transpose(0, 1),
+            contiguous(&[1, 1, 8]),
+        ];
+        for x in inputs {
+            for bias in [false, true] {
+                let layer = Linear { at: "l".into(), inputs: 8, outputs: 5, bias, way: LinearWay::Linear };
+                let mut tape = Tape::new(false);
+                let input = tape.input(x);
+                linear(&mut tape, input, &layer, &"l".into(), DType::Bf16);
+                let bias_view = contiguous(&[5]);
+                let lowered = lower_linear(&x, &contiguous(&[5, 8]), bias.then_some(&bias_view), true);
+                let leaf = lowered.iter().find_map(|step| match step {
+                    Lowered::Leaf(leaf) => Some(leaf),
+                    _ => None,
+                });
+                let leaf = leaf.expect("linear is a product");
+                let call = &tape.calls()[0];
+                let Operands::Product { a, b, bias, .. } = call.operands else { panic!("linear is a product") };
+                assert_eq!((call.op.name(), a, b, bias), (leaf.name(), leaf.a, leaf.b, leaf.addend), "{x}");
+                assert_eq!(call.op == Op::Addmm, leaf.addend.is_some());
+            }
+        }
+    }
+}
