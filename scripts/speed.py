@@ -39,11 +39,15 @@ def main():
     parser.add_argument("--csv")
     options = parser.parse_args()
     listed = subprocess.run([options.binary, "model", "--list", "--format", "json"], capture_output=True, check=True)
-    presets = [row["preset"] for row in json.loads(listed.stdout)["presets"]]
+    rows = json.loads(listed.stdout)["presets"]
+    presets = [row["preset"] for row in rows]
+    encoders = {row["preset"]: row["type"] in ("bert", "roberta", "distilbert") for row in rows}
     slack = 2 if options.quick else 1
     rows = [("start", "--version", *median_ms([options.binary, "--version"], 15))]
     for preset in presets[:: 8 if options.quick else 1]:
         for phase, words in PHASES.items():
+            if phase in ("generate", "decode", "prefill") and encoders[preset]:
+                continue
             rows.append((preset, phase, *median_ms([options.binary, "model", preset, *words, "--format", "json"])))
     if options.csv:
         with open(options.csv, "w", newline="") as f:

@@ -107,7 +107,7 @@ fn presets_have_the_published_number_of_parameters() {
     assert!(presets.len() >= 40);
     for preset in presets {
         let name = preset["preset"].as_str().unwrap();
-        let counted = json(&format!("model {name} --phase decode"))["parameters"].as_f64().unwrap();
+        let counted = json(&format!("model {name} --seq 8 --steps 1"))["parameters"].as_f64().unwrap();
         assert_eq!(counted, preset["parameters"].as_f64().unwrap(), "{name}");
     }
 }
@@ -353,4 +353,45 @@ fn shapes_and_pictures() {
     assert!(failure(&format!("roof {} --on a100", broken.display()), 2).contains("M, N and K"));
     let broken = file("broken2.csv", "M,N,K\n1,2,x\n");
     assert!(failure(&format!("roof {} --on a100", broken.display()), 2).contains("line 2"));
+}
+
+#[test]
+fn an_encoder_runs_forward_over_its_own_length() {
+    let workload = json("model bert-base-uncased");
+    assert_eq!((&workload["workload"]["phase"], &workload["workload"]["seq"]), (&"forward".into(), &512.into()));
+    let attention = workload["calls"].as_array().unwrap().iter().find(|c| c["q"].is_object()).unwrap();
+    assert!(attention["is_causal"] == false && attention["mask"].is_null());
+    assert!(failure("model bert-base-uncased --phase decode", 2).contains("encoder"));
+}
+
+#[test]
+fn experts_are_grouped_or_gathered_and_counted_as_touched() {
+    let step = json("model mixtral-8x7b --phase decode --batch 1");
+    let experts = |workload: &Value| -> Value {
+        workload["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["module"] == "model.layers.*.mlp.experts")
+            .unwrap()
+            .clone()
+    };
+    let call = experts(&step);
+    // one token of two experts out of eight: two experts are read
+    assert_eq!(
+        (&call["op"], &call["groups"], &call["groups_touched"]),
+        (&"aten::_grouped_mm".into(), &8.into(), &2.0.into())
+    );
+    let weights = 2.0 * 2.0 * 4096.0 * 28672.0;
+    assert_eq!(call["bytes"].as_f64().unwrap(), weights + 2.0 * 2.0 * (4096.0 + 28672.0));
+    assert!(call["blas"].is_null());
+    let many = experts(&json("model mixtral-8x7b --phase prefill --seq 4096"));
+    assert!((many["groups_touched"].as_f64().unwrap() - 8.0).abs() < 1e-9);
+    assert_eq!(experts(&json("model mixtral-8x7b --phase decode --experts batched_mm"))["op"], "aten::bmm");
+}
+
+#[test]
+fn a_latent_cache_is_smaller_than_keys_and_values() {
+    let step = json("model deepseek-v3 --phase decode --past 999");
+    assert_eq!(step["summary"]["cache_bytes"].as_f64().unwrap(), 61.0 * 1000.0 * (512.0 + 64.0) * 2.0);
 }

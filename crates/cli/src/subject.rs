@@ -56,14 +56,15 @@ impl LibraryArg {
 #[command(next_help_heading = "What the model does")]
 pub struct ModelOptions {
     /// What is listed: a prompt, one decode step, a generation, a forward pass without a cache, a training step
-    #[arg(long, value_enum, default_value = "generate")]
-    pub phase: PhaseArg,
+    /// [default: generate; forward for an encoder]
+    #[arg(long, value_enum)]
+    pub phase: Option<PhaseArg>,
     /// Sequences at a time
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batch: i64,
-    /// Tokens of each sequence (not in decode)
-    #[arg(long, default_value_t = 512, value_name = "N")]
-    pub seq: i64,
+    /// Tokens of each sequence (not in decode) [default: 512; all positions of an encoder]
+    #[arg(long, value_name = "N")]
+    pub seq: Option<i64>,
     /// Tokens already in the cache (decode)
     #[arg(long, default_value_t = 512, value_name = "N")]
     pub past: i64,
@@ -112,13 +113,13 @@ impl ModelOptions {
     /// As the model crate takes them.
     pub fn options(&self) -> Options {
         Options {
-            phase: match self.phase {
+            phase: self.phase.map(|phase| match phase {
                 PhaseArg::Prefill => Phase::Prefill,
                 PhaseArg::Decode => Phase::Decode,
                 PhaseArg::Generate => Phase::Generate,
                 PhaseArg::Forward => Phase::Forward,
                 PhaseArg::Train => Phase::Train,
-            },
+            }),
             batch: self.batch,
             seq: self.seq,
             past: self.past,

@@ -60,6 +60,9 @@ pub struct Rotary {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     pub at: String,
+    pub core_at: String,
+    /// A query sees only what came before it.
+    pub causal: bool,
     pub heads: i64,
     pub kv_heads: i64,
     pub head_dim: i64,
@@ -136,17 +139,21 @@ pub struct Layer {
 #[derive(Debug, Clone)]
 pub struct Architecture {
     pub model_type: String,
+    pub encoder: bool,
     pub hidden: i64,
     pub vocabulary: i64,
     pub tokens: String,
     pub token_width: i64,
     pub positions: Option<(String, i64)>,
+    pub types: Option<(String, i64)>,
     pub tokens_norm: Option<String>,
     pub project_in: Option<Linear>,
     pub project_out: Option<Linear>,
     pub norm: NormKind,
     pub norm_plain: bool,
     pub final_norm: Option<String>,
+    /// A linear layer before the head, and the norm after it.
+    pub head_transform: Option<(Linear, String)>,
     pub head: Linear,
     pub tied: bool,
     pub prefill_caches: bool,
@@ -180,23 +187,29 @@ impl Architecture {
             Some(when) if !facts.holds(when)? => None,
             _ => model.final_norm.clone(),
         };
-        let positions = match &model.positions {
-            Some(p) => Some((p.at.clone(), facts.extent(&p.rows)?)),
-            None => None,
+        let table = |p: &Option<decl::Positions>| match p {
+            Some(p) => facts.extent(&p.rows).map(|rows| Some((p.at.clone(), rows))),
+            None => Ok(None),
         };
         Ok(Architecture {
             model_type: declaration.model_type.clone(),
+            encoder: model.encoder,
             hidden,
             vocabulary,
             tokens: model.tokens.clone(),
             token_width,
-            positions,
+            positions: table(&model.positions)?,
+            types: table(&model.types)?,
             tokens_norm: model.tokens_norm.clone(),
             project_in: projected.map(|(width, p)| linear(&p.project_in, width, hidden)),
             project_out: projected.map(|(width, p)| linear(&p.project_out, hidden, width)),
             norm: model.norm,
             norm_plain: model.norm_plain.as_ref().map_or(Ok(false), |e| facts.holds(e))?,
             final_norm,
+            head_transform: model
+                .head_transform
+                .as_ref()
+                .map(|t| (Linear { bias: true, ..linear(&t.at, hidden, hidden) }, t.norm.clone())),
             head: Linear { bias: facts.holds(&model.head_bias)?, ..linear(&model.head, token_width, vocabulary) },
             tied: facts.holds(&model.tied)?,
             prefill_caches: facts.holds(&model.prefill_caches)?,
@@ -204,7 +217,7 @@ impl Architecture {
             layers_at: declaration.layers.at.clone(),
             layers: facts.layers(declaration, keep)?,
             block: facts.block(&declaration.block)?,
-            attention: facts.attention(&declaration.attention, hidden)?,
+            attention: Attention { causal: !model.encoder, ..facts.attention(&declaration.attention, hidden)? },
             mlp: facts.mlp(&declaration.mlp, hidden)?,
             experts: match &declaration.experts {
                 Some(experts) => Some(facts.experts(experts, &declaration.mlp, hidden)?),
@@ -391,6 +404,8 @@ impl Facts<'_> {
         };
         Ok(Attention {
             at: a.at.clone(),
+            core_at: a.core_at.clone(),
+            causal: true,
             heads,
             kv_heads,
             head_dim,

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 /// The files, by the type they declare.
 const FILES: &[(&str, &str)] = &[
     // Kept sorted; a new architecture is its file and this line.
+    ("bert", include_str!("../arch/bert.toml")),
     ("bloom", include_str!("../arch/bloom.toml")),
     ("cohere", include_str!("../arch/cohere.toml")),
     ("deepseek_v2", include_str!("../arch/deepseek_v2.toml")),
     ("deepseek_v3", include_str!("../arch/deepseek_v3.toml")),
+    ("distilbert", include_str!("../arch/distilbert.toml")),
     ("falcon", include_str!("../arch/falcon.toml")),
     ("gemma", include_str!("../arch/gemma.toml")),
     ("gemma2", include_str!("../arch/gemma2.toml")),
@@ -36,6 +38,7 @@ const FILES: &[(&str, &str)] = &[
     ("qwen2_moe", include_str!("../arch/qwen2_moe.toml")),
     ("qwen3", include_str!("../arch/qwen3.toml")),
     ("qwen3_moe", include_str!("../arch/qwen3_moe.toml")),
+    ("roberta", include_str!("../arch/roberta.toml")),
     ("smollm3", include_str!("../arch/smollm3.toml")),
     ("stablelm", include_str!("../arch/stablelm.toml")),
     ("starcoder2", include_str!("../arch/starcoder2.toml")),
@@ -192,7 +195,12 @@ impl<T: Clone> Choice<T> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
+    /// It sees both ways and keeps no cache.
+    #[serde(default)]
+    pub encoder: bool,
     pub tokens: String,
+    /// Embeddings of a token's type.
+    pub types: Option<Positions>,
     /// Learned positions: where, and how many rows.
     pub positions: Option<Positions>,
     /// Width of a token's embedding where it is not the hidden size; projections at both ends follow.
@@ -208,6 +216,8 @@ pub struct Model {
     /// The final norm is there only where this holds.
     pub final_norm_when: Option<Expr>,
     pub head: String,
+    /// A linear layer, an activation and a norm before the head.
+    pub head_transform: Option<Transform>,
     #[serde(default = "no")]
     pub head_bias: Expr,
     pub tied: Expr,
@@ -232,6 +242,13 @@ fn no() -> Expr {
 pub struct Positions {
     pub at: String,
     pub rows: Expr,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transform {
+    pub at: String,
+    pub norm: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -316,6 +333,9 @@ pub enum LinearWay {
 #[serde(deny_unknown_fields)]
 pub struct Attention {
     pub at: String,
+    /// The module below it that joins q, k and v, where that is not itself.
+    #[serde(default)]
+    pub core_at: String,
     pub heads: Expr,
     pub kv_heads: Expr,
     pub head_dim: Expr,

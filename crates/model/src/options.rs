@@ -90,9 +90,11 @@ pub enum CacheKind {
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct Options {
-    pub phase: Phase,
+    /// Generate, or forward for an encoder.
+    pub phase: Option<Phase>,
     pub batch: i64,
-    pub seq: i64,
+    /// 512, or all of an encoder's positions.
+    pub seq: Option<i64>,
     pub past: i64,
     pub steps: i64,
     pub attention: Option<AttentionWay>,
@@ -107,12 +109,24 @@ pub struct Options {
     pub stack: Stack,
 }
 
+impl Options {
+    /// The phase that was asked for, or a decoder's default.
+    pub fn phase(&self) -> Phase {
+        self.phase.unwrap_or(Phase::Generate)
+    }
+
+    /// The length that was asked for, or a decoder's default.
+    pub fn seq(&self) -> i64 {
+        self.seq.unwrap_or(512)
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
-            phase: Phase::Generate,
+            phase: None,
             batch: 1,
-            seq: 512,
+            seq: None,
             past: 512,
             steps: 128,
             attention: None,

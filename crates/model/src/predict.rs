@@ -15,10 +15,9 @@ pub fn predict(
     dtype: DType,
     workload: &mut Workload,
 ) -> Result<(), ModelError> {
-    let phase = options.phase;
     let run = Run {
         batch: options.batch,
-        queries: options.seq,
+        queries: options.seq(),
         past: 0,
         cache: None,
         own_positions: false,
@@ -30,7 +29,7 @@ pub fn predict(
     };
     let cache = Some(options.cache);
     let logits = options.logits;
-    match phase {
+    match options.phase() {
         Phase::Prefill => {
             let cache = cache.filter(|_| arch.prefill_caches);
             forward(arch, &Run { cache, ..run }, logits.unwrap_or(Logits::All), workload)
@@ -41,7 +40,7 @@ pub fn predict(
             let run = Run { cache, own_positions: options.batch > 1, ..run };
             forward(arch, &run, logits.unwrap_or(Logits::Last), workload)?;
             let experts = options.experts.unwrap_or(ExpertsWay::Batched);
-            decode_steps(arch, &Run { queries: 1, past: options.seq, experts, ..run }, options.steps, workload)
+            decode_steps(arch, &Run { queries: 1, past: options.seq(), experts, ..run }, options.steps, workload)
         }
         Phase::Train => train(arch, &Run { training: true, ..run }, options.recompute, workload),
     }
@@ -241,6 +240,11 @@ fn head(arch: &Architecture, run: &Run, logits: Logits) -> Piece {
     }
     if let Some(projection) = &arch.project_out {
         x = linear(&mut tape, x, projection, &join("", &projection.at), run.dtype);
+    }
+    if let Some((transform, _)) = &arch.head_transform {
+        x = linear(&mut tape, x, transform, &join("", &transform.at), run.dtype);
+        x = tape.map(x);
+        x = norm(&mut tape, x, arch.norm);
     }
     if logits == Logits::Last {
         x = tape.narrow(x, 1, 1);

@@ -31,10 +31,11 @@ pub struct Prediction {
     pub cache_bytes: Option<u128>,
     /// Tokens per sequence that pass through the model in the phase.
     pub tokens: u64,
-    /// One decode step at batch 1, for the question where decoding leaves the memory roof.
-    pub decode_step: Workload,
-    /// Bytes of keys and values that such a step reads.
-    pub decode_cache_bytes: u128,
+    /// The phase that was taken.
+    pub phase: Phase,
+    /// One decode step at batch 1 and the bytes of keys and values it reads, for the question where
+    /// decoding leaves the memory roof; an encoder has none.
+    pub decode_step: Option<(Workload, u128)>,
 }
 
 impl Model {
@@ -103,7 +104,7 @@ impl Model {
         if self.config.get("quantization_config").is_some_and(|x| !x.is_null()) {
             warnings.push("quantization_config is ignored: the products are those of unquantised weights".into());
         }
-        let tokens = self.tokens(options) + if options.phase == Phase::Decode { options.past } else { 0 };
+        let tokens = self.tokens(options) + if options.phase() == Phase::Decode { options.past } else { 0 };
         if let Some((at, rows)) = &arch.positions
             && tokens > *rows
         {
@@ -113,17 +114,18 @@ impl Model {
     }
 
     fn tokens(&self, options: &Options) -> i64 {
-        match options.phase {
+        match options.phase() {
             Phase::Decode => 1,
-            Phase::Generate => options.seq + options.steps,
-            Phase::Prefill | Phase::Forward | Phase::Train => options.seq,
+            Phase::Generate => options.seq() + options.steps,
+            Phase::Prefill | Phase::Forward | Phase::Train => options.seq(),
         }
     }
 
     /// The calls the model runs in a phase.
     pub fn predict(&self, options: &Options) -> Result<Prediction, ModelError> {
-        check(options)?;
         let (arch, absent) = self.architecture(options.layers)?;
+        let options = &settled(options, &arch)?;
+        check(options)?;
         let dtype = self.dtype(options)?;
         let mut workload = Workload::default();
         workload.source = self.source(options, &arch, dtype)?;
@@ -131,13 +133,19 @@ impl Model {
         workload.warnings = self.warnings(&absent, &arch, options);
         predict(&arch, options, dtype, &mut workload)?;
 
-        let past = if options.phase == Phase::Decode { options.past } else { options.seq };
-        let step = Options { phase: Phase::Decode, batch: 1, past, cache: CacheKind::Dynamic, ..options.clone() };
-        let mut decode_step = Workload::default();
-        predict(&arch, &step, dtype, &mut decode_step)?;
+        let past = if options.phase() == Phase::Decode { options.past } else { options.seq() };
+        let decode_step = if arch.encoder {
+            None
+        } else {
+            let phase = Some(Phase::Decode);
+            let step = Options { phase, batch: 1, past, cache: CacheKind::Dynamic, ..options.clone() };
+            let mut workload = Workload::default();
+            predict(&arch, &step, dtype, &mut workload)?;
+            Some((workload, cache_bytes(&arch, 1, past + 1, CacheKind::Dynamic, dtype)))
+        };
         let tokens = self.tokens(options);
-        let seen = if options.phase == Phase::Decode { options.past + 1 } else { tokens };
-        let keeps = match options.phase {
+        let seen = if options.phase() == Phase::Decode { options.past + 1 } else { tokens };
+        let keeps = match options.phase() {
             Phase::Prefill => arch.prefill_caches,
             Phase::Decode | Phase::Generate => true,
             Phase::Forward | Phase::Train => false,
@@ -148,13 +156,13 @@ impl Model {
             cache_bytes: keeps.then(|| cache_bytes(&arch, options.batch, seen, options.cache, dtype)),
             tokens: tokens as u64,
             decode_step,
-            decode_cache_bytes: cache_bytes(&arch, 1, past + 1, CacheKind::Dynamic, dtype),
+            phase: options.phase(),
             workload,
         })
     }
 
     fn source(&self, options: &Options, arch: &Architecture, dtype: DType) -> Result<Source, ModelError> {
-        let phase = options.phase;
+        let phase = options.phase();
         let mut facts = vec![
             ("model", json!(self.name)),
             ("model_type", json!(arch.model_type)),
@@ -163,7 +171,7 @@ impl Model {
         ];
         match phase {
             Phase::Decode => facts.push(("past", json!(options.past))),
-            _ => facts.push(("seq", json!(options.seq))),
+            _ => facts.push(("seq", json!(options.seq()))),
         }
         if phase == Phase::Generate {
             facts.push(("steps", json!(options.steps)));
@@ -190,6 +198,20 @@ impl Model {
     }
 }
 
+/// What was not asked for, as the kind of model has it.
+fn settled(options: &Options, arch: &Architecture) -> Result<Options, ModelError> {
+    if !arch.encoder {
+        return Ok(Options { phase: Some(options.phase()), seq: Some(options.seq()), ..options.clone() });
+    }
+    let phase = options.phase.unwrap_or(Phase::Forward);
+    if !matches!(phase, Phase::Forward | Phase::Train) {
+        let why = format!("{}: {} is an encoder; it has forward and train", phase.name(), arch.model_type);
+        return Err(ModelError::Option { option: "--phase", why });
+    }
+    let own = arch.positions.as_ref().map_or(options.seq(), |(_, rows)| *rows);
+    Ok(Options { phase: Some(phase), seq: Some(options.seq.unwrap_or(own)), ..options.clone() })
+}
+
 /// The most of anything that can be asked for.
 const MOST: i64 = 1 << 24;
 const MOST_PARAMETERS: u128 = 1 << 60;
@@ -197,7 +219,7 @@ const MOST_PARAMETERS: u128 = 1 << 60;
 const MOST_STEPS: i64 = 1 << 17;
 
 fn check(options: &Options) -> Result<(), ModelError> {
-    let bounds = [("--batch", options.batch, 1), ("--seq", options.seq, 1), ("--past", options.past, 0)];
+    let bounds = [("--batch", options.batch, 1), ("--seq", options.seq(), 1), ("--past", options.past, 0)];
     for (option, value, least) in bounds {
         if !(least..=MOST).contains(&value) {
             return Err(ModelError::Option { option, why: format!("is {value}; it must be from {least} to {MOST}") });
@@ -207,21 +229,21 @@ fn check(options: &Options) -> Result<(), ModelError> {
         let why = format!("is {}; it must be from 0 to {MOST_STEPS}", options.steps);
         return Err(ModelError::Option { option: "--steps", why });
     }
-    if options.phase == Phase::Train && options.logits == Some(Logits::Last) {
+    if options.phase() == Phase::Train && options.logits == Some(Logits::Last) {
         let why = "last: the loss of a training step is over all positions".into();
         return Err(ModelError::Option { option: "--logits", why });
     }
-    if options.recompute && options.phase != Phase::Train {
+    if options.recompute && options.phase() != Phase::Train {
         let why = "repeats forward calls in the backward pass: it needs --phase train".into();
         return Err(ModelError::Option { option: "--recompute", why });
     }
     if let CacheKind::Static(places) = options.cache {
-        let needed = match options.phase {
-            Phase::Prefill => options.seq,
+        let needed = match options.phase() {
+            Phase::Prefill => options.seq(),
             Phase::Decode => options.past + 1,
-            Phase::Generate => options.seq + options.steps,
+            Phase::Generate => options.seq() + options.steps,
             Phase::Forward | Phase::Train => {
-                let why = format!("static:{places}: --phase {} keeps no cache", options.phase.name());
+                let why = format!("static:{places}: --phase {} keeps no cache", options.phase().name());
                 return Err(ModelError::Option { option: "--cache", why });
             }
         };

@@ -59,6 +59,9 @@ pub fn weights(arch: &Architecture) -> Vec<Weight> {
     if let Some((at, rows)) = &arch.positions {
         list.add(at, "weight", &[*rows, arch.hidden]);
     }
+    if let Some((at, rows)) = &arch.types {
+        list.add(at, "weight", &[*rows, arch.hidden]);
+    }
     let hidden = [arch.hidden];
     list.norm("", &arch.tokens_norm, arch.norm, &hidden);
     for projection in [&arch.project_in, &arch.project_out].into_iter().flatten() {
@@ -69,6 +72,10 @@ pub fn weights(arch: &Architecture) -> Vec<Weight> {
     list.repeat = 1;
     if !arch.norm_plain {
         list.norm("", &arch.final_norm, arch.norm, &hidden);
+    }
+    if let Some((transform, norm)) = &arch.head_transform {
+        list.linear("", transform);
+        list.norm("", &Some(norm.clone()), arch.norm, &hidden);
     }
     if arch.tied {
         if arch.head.bias {

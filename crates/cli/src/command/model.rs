@@ -3,10 +3,10 @@
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
-use crate::subject::{ModelOptions, PhaseArg, model};
+use crate::subject::{ModelOptions, model};
 use clap::ValueEnum;
 use gemwright_core::{Bound, Call, Cell, Chip, Operands, Roof, Summary, Table, Totals, Workload};
-use gemwright_model::{Prediction, presets};
+use gemwright_model::{Phase, Prediction, presets};
 use gemwright_report as report;
 use serde_json::{Value, json};
 
@@ -173,10 +173,10 @@ struct Pace {
 
 fn pace(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Pace, Error> {
     let summary = Summary::of(&prediction.workload, chip)?;
-    let tokens = match args.options.phase {
-        PhaseArg::Decode => 1,
+    let tokens = match prediction.phase {
+        Phase::Decode => 1,
         // The prompt's own pass gives the first.
-        PhaseArg::Generate => args.options.steps.max(0) as u64 + 1,
+        Phase::Generate => args.options.steps.max(0) as u64 + 1,
         _ => prediction.tokens,
     };
     let all = tokens as f64 * args.options.batch as f64;
@@ -197,15 +197,15 @@ fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
     });
     if let Some(chip) = chip {
         let pace = pace(prediction, args, chip)?;
-        let leaves = |cache| Summary::leaves_memory_roof(&prediction.decode_step, cache, chip);
+        let (alone, with_cache) = leaves_memory_roof(prediction, chip)?;
         out["roof"] = json!({
             "chip": chip.id,
             "bound": pace.summary.bound(),
             "memory_share": pace.summary.share(Bound::Memory),
             "seconds": pace.summary.seconds,
             "tokens_per_second": pace.tokens_per_second,
-            "decode_leaves_memory_roof_at_batch": leaves(0)?,
-            "with_the_cache_read": leaves(prediction.decode_cache_bytes)?,
+            "decode_leaves_memory_roof_at_batch": alone,
+            "with_the_cache_read": with_cache,
         });
     }
     Ok(out)
@@ -243,9 +243,9 @@ fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
 fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<String>, Error> {
     let pace = pace(prediction, args, chip)?;
     let bound = pace.summary.bound();
-    let what = match args.options.phase {
-        PhaseArg::Generate => "new tokens/s, the prompt's time included",
-        PhaseArg::Decode => "tokens/s",
+    let what = match prediction.phase {
+        Phase::Generate => "new tokens/s, the prompt's time included",
+        Phase::Decode => "tokens/s",
         _ => "tokens/s of input",
     };
     let mut lines = vec![
@@ -259,14 +259,23 @@ fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<S
         ),
         format!("that is      {} {what}", report::significant(pace.tokens_per_second, 3)),
     ];
-    let batch = |n: Option<u64>| n.map_or("never".into(), |n| format!("at batch {n}"));
-    let leaves = |cache| Summary::leaves_memory_roof(&prediction.decode_step, cache, chip);
-    lines.push(format!(
-        "memory roof  decode's products with weights leave it {}; with the cache read too: {}",
-        batch(leaves(0)?),
-        batch(leaves(prediction.decode_cache_bytes)?)
-    ));
+    if prediction.decode_step.is_some() {
+        let batch = |n: Option<u64>| n.map_or("never".into(), |n| format!("at batch {n}"));
+        let (alone, with_cache) = leaves_memory_roof(prediction, chip)?;
+        lines.push(format!(
+            "memory roof  decode's products with weights leave it {}; with the cache read too: {}",
+            batch(alone),
+            batch(with_cache)
+        ));
+    }
     Ok(lines)
+}
+
+/// The batches at which decoding leaves the memory roof: its products with weights, and with the cache read.
+fn leaves_memory_roof(prediction: &Prediction, chip: &Chip) -> Result<(Option<u64>, Option<u64>), Error> {
+    let Some((step, cache)) = &prediction.decode_step else { return Ok((None, None)) };
+    let leaves = |bytes| Summary::leaves_memory_roof(step, bytes, chip);
+    Ok((leaves(0)?, leaves(*cache)?))
 }
 
 /// The peaks behind the least times, as `989.4 bf16, 66.9 fp32 TFLOP/s, 4800 GB/s`.

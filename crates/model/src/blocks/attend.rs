@@ -67,7 +67,7 @@ fn sdpa(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) 
     if grouped && !enable_gqa {
         (k, v) = (repeat_heads(tape, k, facts), repeat_heads(tape, v, facts));
     }
-    let is_causal = run.queries > 1 && mask.is_none();
+    let is_causal = facts.causal && run.queries > 1 && mask.is_none();
     if is_causal && tape.size(k, 2) > run.queries {
         (k, v) = (tape.narrow(k, 2, run.queries), tape.narrow(v, 2, run.queries));
     }

@@ -24,6 +24,7 @@ pub fn attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path
             Heads { q, k, v }
         }
     };
+    tape.enter(&join(&path, &facts.core_at));
     let out = attend(tape, heads, facts, layer, run);
     let out = tape.transpose(out, 1, 2);
     let out = tape.reshape(out, &[run.batch, run.queries, facts.out.inputs]);
