@@ -400,6 +400,14 @@ def step(model, past, run, device):
     return model(input_ids=token_ids(run["batch"], 1, device), past_key_values=past["past_key_values"], use_cache=True)
 
 
+def static_cache(model, run):
+    """A cache of so many places, where the run names one as static:N."""
+    if not run.get("cache", "").startswith("static:"):
+        return {}
+    places = int(run["cache"].split(":")[1])
+    return {"past_key_values": transformers.StaticCache(config=model.config, max_cache_len=places)}
+
+
 def execute(model, given, run, device):
     phase = run["phase"]
     if phase == "train":
@@ -410,11 +418,13 @@ def execute(model, given, run, device):
         return rec
     model.eval()
     with torch.no_grad():
-        if phase == "prefill":
+        cache = static_cache(model, run)
+        if phase in ("prefill", "forward"):
             with recording(model) as rec:
-                model(**inputs_for(given, run, device))
+                model(**inputs_for(given, run, device), **cache, use_cache=phase == "prefill")
         elif phase == "decode":
-            past = model(**inputs_for(given, dict(run, phase="prefill", seq=run["past"]), device), use_cache=True)
+            args = inputs_for(given, dict(run, phase="prefill", seq=run["past"]), device)
+            past = model(**args, **cache, use_cache=True)
             with recording(model) as rec:
                 step(model, past, run, device)
         elif phase == "generate":

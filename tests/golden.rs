@@ -78,6 +78,7 @@ fn arguments(run: &Value) -> Vec<String> {
         ("steps", "--steps"),
         ("seq", "--seq"),
         ("experts", "--experts"),
+        ("cache", "--cache"),
     ] {
         let asked = match field {
             "past" => decode,

@@ -73,6 +73,7 @@ pub struct Attention {
     pub core: Core,
     pub scaled_query: bool,
     pub mask: MaskRule,
+    pub pads: bool,
     pub alibi: bool,
     pub upcast: bool,
 }
@@ -416,6 +417,7 @@ impl Facts<'_> {
             core: a.core,
             scaled_query: a.scaled_query,
             mask: a.mask,
+            pads: a.pads,
             alibi: self.holds(&a.alibi)?,
             upcast: self.holds(&a.upcast)?,
         })

@@ -362,6 +362,9 @@ pub struct Attention {
     pub scaled_query: bool,
     #[serde(default)]
     pub mask: MaskRule,
+    /// The model makes a padding mask itself, so that no mask is shared by the batch.
+    #[serde(default)]
+    pub pads: bool,
     /// Positions enter as a bias that falls with the distance.
     #[serde(default = "no")]
     pub alibi: Expr,

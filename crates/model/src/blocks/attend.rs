@@ -42,7 +42,7 @@ pub fn attend(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: 
 /// The mask given to the attention function, if one is.
 fn mask(facts: &Facts, layer: &Layer, run: &Run, keys: i64) -> Option<View> {
     // Where positions come per sequence, so does padding, and the mask is not shared by the batch.
-    let rows = if run.own_positions { run.batch } else { 1 };
+    let rows = if run.own_positions || facts.pads { run.batch } else { 1 };
     let one = View::contiguous(&[rows, 1, run.queries, keys], DType::Bool);
     let plain = Some(one.expand(&[run.batch, 1, run.queries, keys]));
     match facts.mask {

@@ -21,9 +21,9 @@ pub fn linear(tape: &mut Tape, x: Var, layer: &Linear, module: &Arc<str>, dtype:
     };
     let weight = tape.input(stored);
     let bias = layer.bias.then(|| tape.input(View::contiguous(&[layer.outputs], dtype)));
-    // `linear` takes the bias into the product only where it need not copy to flatten.
+    // `linear` takes the bias into the product where there is nothing to flatten, or flattening needs no copy.
     let fused = match layer.way {
-        LinearWay::Linear => view.is_contiguous(),
+        LinearWay::Linear => view.rank() == 2 || view.is_contiguous(),
         LinearWay::Matmul => false,
         LinearWay::Conv1d => true,
     };
@@ -57,6 +57,7 @@ mod tests {
             contiguous(&[2, 3, 8]).narrow(1, 1),
             contiguous(&[3, 2, 8]).transpose(0, 1),
             contiguous(&[1, 1, 8]),
+            contiguous(&[4, 3, 8]).select(1),
         ];
         for x in inputs {
             for bias in [false, true] {
