@@ -107,7 +107,9 @@ fn presets_have_the_published_number_of_parameters() {
     assert!(presets.len() >= 40);
     for preset in presets {
         let name = preset["preset"].as_str().unwrap();
-        let counted = json(&format!("model {name} --seq 8 --steps 1"))["parameters"].as_f64().unwrap();
+        let sees = ["vit", "dinov2"].contains(&preset["type"].as_str().unwrap());
+        let short = if sees { "" } else { "--seq 8 --steps 1" };
+        let counted = json(&format!("model {name} {short}"))["parameters"].as_f64().unwrap();
         assert_eq!(counted, preset["parameters"].as_f64().unwrap(), "{name}");
     }
 }
@@ -362,6 +364,20 @@ fn an_encoder_runs_forward_over_its_own_length() {
     let attention = workload["calls"].as_array().unwrap().iter().find(|c| c["q"].is_object()).unwrap();
     assert!(attention["is_causal"] == false && attention["mask"].is_null());
     assert!(failure("model bert-base-uncased --phase decode", 2).contains("encoder"));
+}
+
+#[test]
+fn a_vision_model_cuts_its_image_by_a_convolution() {
+    let workload = json("model dinov2-base --image 280 --batch 2");
+    assert_eq!((&workload["workload"]["phase"], &workload["workload"]["image"]), (&"forward".into(), &280.into()));
+    let cut = &workload["calls"][0];
+    assert_eq!((&cut["op"], &cut["out"]["size"]), (&"aten::convolution".into(), &[2, 768, 20, 20].as_slice().into()));
+    // 2 images of 20 x 20 patches, each patch 14 x 14 x 3 wide.
+    assert_eq!(cut["flops"].as_f64(), Some(2.0 * 800.0 * 768.0 * 588.0));
+    assert!(failure("model vit-base-patch16-224 --image 280", 2).contains("images of 224 only"));
+    assert!(failure("model dinov2-base --image 13", 2).contains("one patch"));
+    assert!(failure("model dinov2-base --seq 12", 2).contains("--image"));
+    assert!(failure("model gpt2 --image 224", 2).contains("reads text"));
 }
 
 #[test]

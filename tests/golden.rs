@@ -52,7 +52,19 @@ fn line(call: &Value) -> String {
         words.push(format!("scale={}", number(&call["scale"])));
         words.extend(["q", "k", "v", "mask"].map(|name| tensor(&call[name])));
     } else {
-        words.extend(["a", "b", "bias", "out"].map(|name| tensor(&call[name])));
+        words.extend(["a", "b", "bias"].map(|name| tensor(&call[name])));
+        match call["out"].as_array() {
+            Some(gradients) => words.extend(gradients.iter().map(tensor)),
+            None => words.push(tensor(&call["out"])),
+        }
+        if let Some(gradient) = call.get("grad") {
+            words.push(tensor(gradient));
+        }
+        for name in ["stride", "padding", "dilation"] {
+            if let Some(pair) = call.get(name) {
+                words.push(format!("{name}={},{}", pair[0], pair[1]));
+            }
+        }
         if let Some(offs) = call.get("offs") {
             words.push(tensor(offs));
         }
@@ -79,6 +91,7 @@ fn arguments(run: &Value) -> Vec<String> {
         ("seq", "--seq"),
         ("experts", "--experts"),
         ("cache", "--cache"),
+        ("image", "--image"),
     ] {
         let asked = match field {
             "past" => decode,

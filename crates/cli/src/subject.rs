@@ -65,6 +65,9 @@ pub struct ModelOptions {
     /// Tokens of each sequence (not in decode) [default: 512; all positions of an encoder]
     #[arg(long, value_name = "N")]
     pub seq: Option<i64>,
+    /// Side of the image (vision models) [default: the model's own]
+    #[arg(long, value_name = "N")]
+    pub image: Option<i64>,
     /// Tokens already in the cache (decode)
     #[arg(long, default_value_t = 512, value_name = "N")]
     pub past: i64,
@@ -122,6 +125,7 @@ impl ModelOptions {
             }),
             batch: self.batch,
             seq: self.seq,
+            image: self.image,
             past: self.past,
             steps: self.steps,
             attention: self.attention.map(|a| match a {

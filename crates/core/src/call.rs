@@ -14,6 +14,8 @@ pub enum Op {
     Bmm,
     Baddbmm,
     GroupedMm,
+    Convolution,
+    ConvolutionBackward,
     Attention,
     AttentionBackward,
 }
@@ -27,6 +29,8 @@ impl Op {
             Op::Bmm => "aten::bmm",
             Op::Baddbmm => "aten::baddbmm",
             Op::GroupedMm => "aten::_grouped_mm",
+            Op::Convolution => "aten::convolution",
+            Op::ConvolutionBackward => "aten::convolution_backward",
             Op::Attention => "aten::scaled_dot_product_attention",
             Op::AttentionBackward => "aten::scaled_dot_product_attention_backward",
         }
@@ -164,6 +168,58 @@ impl Attention {
     }
 }
 
+/// The operands of a convolution over images, and of its backward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Convolution {
+    /// \[images, channels, height, width\].
+    pub input: View,
+    /// \[output channels, channels / groups, height, width\].
+    pub weight: View,
+    pub bias: Option<View>,
+    /// \[images, output channels, height, width\]; in a backward the gradient that comes in.
+    pub out: View,
+    pub stride: [i64; 2],
+    pub padding: [i64; 2],
+    pub dilation: [i64; 2],
+    pub groups: i64,
+    /// Which gradients a backward computes: of the input, the weight, the bias.
+    pub wanted: [bool; 3],
+}
+
+impl Convolution {
+    /// The product it amounts to: a row for each place of each output image.
+    pub fn product(&self) -> Product {
+        let [images, _, height, width] = [0, 1, 2, 3].map(|d| self.out.size[d] as u64);
+        let [outputs, inputs, kernel_height, kernel_width] = [0, 1, 2, 3].map(|d| self.weight.size[d] as u64);
+        let groups = self.groups as u64;
+        Product {
+            batch: groups,
+            m: images * height * width,
+            n: outputs / groups,
+            k: inputs * kernel_height * kernel_width,
+        }
+    }
+
+    fn flops(&self, backward: bool) -> u128 {
+        let times = if backward { self.wanted[..2].iter().filter(|w| **w).count() as u128 } else { 1 };
+        times * self.product().flops()
+    }
+
+    /// The tensors themselves, not an unfolded copy of the input.
+    fn bytes(&self, backward: bool) -> u128 {
+        let [input, weight, out] = [self.input, self.weight, self.out].map(|v| v.bytes());
+        let bias = self.bias.map_or(0, |v| v.bytes());
+        if !backward {
+            return input + weight + bias + out;
+        }
+        let [of_input, of_weight, of_bias] = self.wanted;
+        let when = |wanted: bool, bytes: u128| if wanted { bytes } else { 0 };
+        // The input's gradient needs the weight and the weight's needs the input.
+        out + when(of_input, weight + input) + when(of_weight, input + weight) + when(of_bias, bias)
+    }
+}
+
 /// What a call works on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
@@ -188,6 +244,7 @@ pub enum Operands {
         /// How many groups get rows, as expected.
         touched: f64,
     },
+    Convolution(Convolution),
     Attention(Attention),
 }
 
@@ -208,6 +265,9 @@ pub struct Call {
 impl Call {
     /// The (batch, M, N, K) this call amounts to; attention is more than one product.
     pub fn product(&self) -> Option<Product> {
+        if let Operands::Convolution(convolution) = &self.operands {
+            return Some(convolution.product());
+        }
         let (Operands::Product { a, b, .. } | Operands::Grouped { a, b, .. }) = &self.operands else { return None };
         if let Operands::Grouped { .. } = self.operands {
             let [m, n, k] = [a.size[0], b.size[b.rank() - 1], a.size[1]].map(|x| x as u64);
@@ -223,7 +283,7 @@ impl Call {
     pub fn attention_products(&self) -> Vec<Product> {
         match &self.operands {
             Operands::Attention(attention) => attention.products(self.op == Op::AttentionBackward),
-            Operands::Product { .. } | Operands::Grouped { .. } => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -241,6 +301,7 @@ impl Call {
         match &self.operands {
             Operands::Attention(attention) if attention.kernel() == Kernel::Math => 0,
             Operands::Attention(_) => self.attention_products().iter().map(Product::flops).sum(),
+            Operands::Convolution(convolution) => convolution.flops(self.op == Op::ConvolutionBackward),
             Operands::Product { .. } | Operands::Grouped { .. } => self.product().map_or(0, |p| p.flops()),
         }
     }
@@ -253,7 +314,7 @@ impl Call {
                 // `flops` is a sum of terms proportional to the pairs, so this is exact.
                 self.flops().checked_div(all).unwrap_or(0) * left
             }
-            Operands::Product { .. } | Operands::Grouped { .. } => self.flops(),
+            _ => self.flops(),
         }
     }
 
@@ -266,6 +327,7 @@ impl Call {
                 let bias = bias.filter(|_| *beta != 0.0).map_or(0, |v| v.bytes());
                 a.bytes() + b.bytes() + out.bytes() + bias
             }
+            Operands::Convolution(convolution) => convolution.bytes(self.op == Op::ConvolutionBackward),
             Operands::Grouped { a, b, out, touched, .. } => {
                 let (stacked, rest) = if b.rank() == 3 { (b, out) } else { (out, b) };
                 let one = stacked.bytes() as f64 / stacked.size[0].max(1) as f64;
@@ -282,7 +344,7 @@ impl Call {
             Op::Addmm => LeafOp::Addmm,
             Op::Bmm => LeafOp::Bmm,
             Op::Baddbmm => LeafOp::Baddbmm,
-            Op::GroupedMm | Op::Attention | Op::AttentionBackward => return None,
+            _ => return None,
         };
         Some(Leaf { beta, ..Leaf::new(op, a, b, bias) })
     }
@@ -302,6 +364,7 @@ impl Call {
     pub fn dtype(&self) -> DType {
         match &self.operands {
             Operands::Product { a, .. } | Operands::Grouped { a, .. } => a.dtype,
+            Operands::Convolution(convolution) => convolution.input.dtype,
             Operands::Attention(attention) => attention.q.dtype,
         }
     }
@@ -325,6 +388,7 @@ impl Call {
         (self.op, self.pass, self.module.len()).hash(state);
         match &self.operands {
             Operands::Product { a, b, .. } | Operands::Grouped { a, b, .. } => (a, b).hash(state),
+            Operands::Convolution(x) => (x.input, x.weight, x.stride).hash(state),
             Operands::Attention(x) => (x.q, x.k).hash(state),
         }
     }

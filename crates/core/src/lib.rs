@@ -19,7 +19,7 @@ mod tiles;
 mod view;
 mod workload;
 
-pub use call::{Attention, Call, Kernel, Op, Operands, Pass, Product};
+pub use call::{Attention, Call, Convolution, Kernel, Op, Operands, Pass, Product};
 pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Units};
 pub use dims::Dims;
 pub use dtype::DType;

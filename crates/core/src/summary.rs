@@ -91,7 +91,7 @@ impl Summary {
                     moved += count * (a.bytes() + out.bytes()) as f64;
                     weights += count * b.bytes() as f64;
                 }
-                Operands::Attention(_) => {}
+                Operands::Convolution(_) | Operands::Attention(_) => {}
             }
         }
         let gained = compute - moved / bandwidth;

@@ -72,6 +72,7 @@ pub struct Attention {
     pub rotary: Option<Rotary>,
     pub core: Core,
     pub scaled_query: bool,
+    pub query_last: bool,
     pub mask: MaskRule,
     pub pads: bool,
     pub alibi: bool,
@@ -116,6 +117,17 @@ pub struct SharedExpert {
     pub first: bool,
 }
 
+/// An image cut into squares.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patches {
+    pub at: String,
+    pub image: i64,
+    pub side: i64,
+    pub channels: i64,
+    pub any_image: bool,
+    pub tables: Vec<(String, i64)>,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
     pub parallel: bool,
@@ -124,6 +136,7 @@ pub struct Block {
     pub attention_after: Option<String>,
     pub mlp_norm: Option<String>,
     pub mlp_after: Option<String>,
+    pub factors: Vec<String>,
 }
 
 /// What may differ from layer to layer.
@@ -143,7 +156,8 @@ pub struct Architecture {
     pub encoder: bool,
     pub hidden: i64,
     pub vocabulary: i64,
-    pub tokens: String,
+    pub tokens: Option<String>,
+    pub patches: Option<Patches>,
     pub token_width: i64,
     pub positions: Option<(String, i64)>,
     pub types: Option<(String, i64)>,
@@ -155,7 +169,8 @@ pub struct Architecture {
     pub final_norm: Option<String>,
     /// A linear layer before the head, and the norm after it.
     pub head_transform: Option<(Linear, String)>,
-    pub head: Linear,
+    pub head: Option<Linear>,
+    pub head_of_first: bool,
     pub tied: bool,
     pub prefill_caches: bool,
     pub sdpa: bool,
@@ -176,7 +191,7 @@ impl Architecture {
         let facts = Facts { config, env };
         let model = &declaration.model;
         let hidden = facts.extent(&model.hidden)?;
-        let vocabulary = facts.extent(&model.vocabulary)?;
+        let vocabulary = if model.head.is_some() { facts.extent(&model.vocabulary)? } else { 0 };
         let linear =
             |at: &str, inputs, outputs| Linear { at: at.into(), inputs, outputs, bias: false, way: LinearWay::Linear };
         let projected = match &model.token_width {
@@ -198,6 +213,7 @@ impl Architecture {
             hidden,
             vocabulary,
             tokens: model.tokens.clone(),
+            patches: model.patches.as_ref().map(|p| facts.patches(p)).transpose()?,
             token_width,
             positions: table(&model.positions)?,
             types: table(&model.types)?,
@@ -211,7 +227,14 @@ impl Architecture {
                 .head_transform
                 .as_ref()
                 .map(|t| (Linear { bias: true, ..linear(&t.at, hidden, hidden) }, t.norm.clone())),
-            head: Linear { bias: facts.holds(&model.head_bias)?, ..linear(&model.head, token_width, vocabulary) },
+            head: match &model.head {
+                Some(at) => {
+                    let bias = facts.holds(&model.head_bias)?;
+                    Some(Linear { bias, ..linear(at, token_width, vocabulary) })
+                }
+                None => None,
+            },
+            head_of_first: model.head_of_first,
             tied: facts.holds(&model.tied)?,
             prefill_caches: facts.holds(&model.prefill_caches)?,
             sdpa: facts.holds(&model.sdpa)?,
@@ -369,6 +392,7 @@ impl Facts<'_> {
             attention_after: block.attention_after.clone(),
             mlp_norm: self.pick(&block.mlp_norm)?,
             mlp_after: block.mlp_after.clone(),
+            factors: block.factors.clone(),
         })
     }
 
@@ -416,6 +440,7 @@ impl Facts<'_> {
             rotary: a.rotary.as_ref().map(|r| self.rotary(r, head_dim)).transpose()?,
             core: a.core,
             scaled_query: a.scaled_query,
+            query_last: a.query_last,
             mask: a.mask,
             pads: a.pads,
             alibi: self.holds(&a.alibi)?,
@@ -510,7 +535,29 @@ impl Facts<'_> {
         }
     }
 
+    fn patches(&self, p: &decl::Patches) -> Result<Patches, ModelError> {
+        let mut tables = Vec::new();
+        for table in &p.tables {
+            if self.holds(&table.when)? {
+                tables.push((table.at.clone(), self.extent(&table.rows)?));
+            }
+        }
+        Ok(Patches {
+            at: p.at.clone(),
+            image: self.extent(&p.image)?,
+            side: self.extent(&p.side)?,
+            channels: self.extent(&p.channels)?,
+            any_image: p.any_image,
+            tables,
+        })
+    }
+
     fn mlp(&self, m: &decl::Mlp, hidden: i64) -> Result<Mlp, ModelError> {
+        if let Some(other) = &m.or
+            && self.holds(&other.when)?
+        {
+            return self.mlp(&other.mlp, hidden);
+        }
         self.mlp_of(m, &m.at, self.extent(&m.inner)?, hidden)
     }
 

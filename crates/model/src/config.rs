@@ -81,6 +81,12 @@ impl Config {
             let field = Rules::of(field);
             let spelt = declaration.aliases.iter().filter(|(_, f)| *f == name).map(|(alias, _)| alias);
             let written = spelt.chain([name]).find_map(|spelling| self.get(spelling).map(|json| (spelling, json)));
+            // transformers counts the labels where it saves their names.
+            let labels = self.get("id2label").and_then(Json::as_object).filter(|_| name == "num_labels");
+            if let (Some(labels), None) = (labels, written) {
+                env.insert(name.clone(), Value::Int(labels.len() as i64));
+                continue;
+            }
             match written {
                 Some((spelling, Json::Null)) => match field.null {
                     Some(expression) => later.push((name, expression)),

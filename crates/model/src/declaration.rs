@@ -13,6 +13,7 @@ const FILES: &[(&str, &str)] = &[
     ("cohere", include_str!("../arch/cohere.toml")),
     ("deepseek_v2", include_str!("../arch/deepseek_v2.toml")),
     ("deepseek_v3", include_str!("../arch/deepseek_v3.toml")),
+    ("dinov2", include_str!("../arch/dinov2.toml")),
     ("distilbert", include_str!("../arch/distilbert.toml")),
     ("falcon", include_str!("../arch/falcon.toml")),
     ("gemma", include_str!("../arch/gemma.toml")),
@@ -42,6 +43,7 @@ const FILES: &[(&str, &str)] = &[
     ("smollm3", include_str!("../arch/smollm3.toml")),
     ("stablelm", include_str!("../arch/stablelm.toml")),
     ("starcoder2", include_str!("../arch/starcoder2.toml")),
+    ("vit", include_str!("../arch/vit.toml")),
 ];
 
 /// The types that can be predicted.
@@ -198,7 +200,9 @@ pub struct Model {
     /// It sees both ways and keeps no cache.
     #[serde(default)]
     pub encoder: bool,
-    pub tokens: String,
+    /// Where a token's embedding is looked up; an image has patches instead.
+    pub tokens: Option<String>,
+    pub patches: Option<Patches>,
     /// Embeddings of a token's type.
     pub types: Option<Positions>,
     /// Learned positions: where, and how many rows.
@@ -208,6 +212,8 @@ pub struct Model {
     /// A norm on the embeddings.
     pub tokens_norm: Option<String>,
     pub hidden: Expr,
+    /// Outputs of the head.
+    #[serde(default = "none")]
     pub vocabulary: Expr,
     pub norm: NormKind,
     /// Norms without parameters where this holds.
@@ -215,11 +221,16 @@ pub struct Model {
     pub final_norm: Option<String>,
     /// The final norm is there only where this holds.
     pub final_norm_when: Option<Expr>,
-    pub head: String,
+    /// Absent: the model ends with its hidden state.
+    pub head: Option<String>,
+    /// The head reads the first token alone.
+    #[serde(default)]
+    pub head_of_first: bool,
     /// A linear layer, an activation and a norm before the head.
     pub head_transform: Option<Transform>,
     #[serde(default = "no")]
     pub head_bias: Expr,
+    #[serde(default = "no")]
     pub tied: Expr,
     /// Whether a prefill that is not part of a generation fills a cache.
     #[serde(default = "yes")]
@@ -242,6 +253,32 @@ fn no() -> Expr {
 pub struct Positions {
     pub at: String,
     pub rows: Expr,
+}
+
+/// An image cut into squares by a convolution, and a token for the whole before them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patches {
+    pub at: String,
+    /// Side of the image the positions were made for, and of a patch.
+    pub image: Expr,
+    pub side: Expr,
+    pub channels: Expr,
+    /// Positions are stretched to other images; without it only its own size fits.
+    #[serde(default)]
+    pub any_image: bool,
+    /// Parameters of the embedding beside the convolution, each with its rows.
+    pub tables: Vec<Table>,
+}
+
+/// A parameter of so many rows, each as wide as the hidden state.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub at: String,
+    pub rows: Expr,
+    #[serde(default = "yes")]
+    pub when: Expr,
 }
 
 #[derive(Debug, Deserialize)]
@@ -305,6 +342,9 @@ pub struct Block {
     /// Absent in a parallel block: the MLP reads the normed input of attention.
     pub mlp_norm: Option<Choice<String>>,
     pub mlp_after: Option<String>,
+    /// Learned factors of what attention and the MLP add: parameters, one per hidden dimension.
+    #[serde(default)]
+    pub factors: Vec<String>,
 }
 
 /// A linear layer: where, and whether it has a bias.
@@ -347,6 +387,9 @@ pub struct Attention {
     pub v: Option<Linear>,
     /// ... or keys and values from a latent that is cached in their place ...
     pub latent: Option<Latent>,
+    /// The query is projected last.
+    #[serde(default)]
+    pub query_last: bool,
     /// ... or one, cut afterwards.
     pub qkv: Option<Linear>,
     pub split: Option<Choice<Split>>,
@@ -548,6 +591,16 @@ pub struct Mlp {
     /// ... or gate and up in one projection.
     pub gate_up: Option<Linear>,
     pub down: Linear,
+    /// Another MLP, where its condition holds.
+    pub or: Option<Box<OtherMlp>>,
+}
+
+/// An MLP in place of the first.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherMlp {
+    pub when: Expr,
+    pub mlp: Mlp,
 }
 
 /// A router and the experts it chooses among.

@@ -1,4 +1,5 @@
-//! The small language of the declarations: integers, names, `+ - * / %`, comparison, `&& || !`, `x in list`,
+//! The small language of the declarations: integers, names, `+ - * / %`, `//` (rounded down),
+//! comparison, `&& || !`, `x in list`,
 //! `c ? a : b`, `list[layer]`, and `a ?? b` (b where a is none).
 //!
 //! Whatever needs more than this is a new fact of the interpreter, not a longer expression.
@@ -75,7 +76,7 @@ struct Parser<'a> {
 
 /// Binary operators by level, loosest first; longer ones before their prefixes.
 const LEVELS: [&[&str]; 5] =
-    [&["||"], &["&&"], &["==", "!=", ">=", "<=", ">", "<", "in "], &["+", "-"], &["*", "/", "%"]];
+    [&["||"], &["&&"], &["==", "!=", ">=", "<=", ">", "<", "in "], &["+", "-"], &["*", "//", "/", "%"]];
 
 impl<'a> Parser<'a> {
     fn syntax(&self, why: &str) -> ExprError {
@@ -154,6 +155,7 @@ impl<'a> Parser<'a> {
             "-" => number(x.checked_sub(y)),
             "*" => number(x.checked_mul(y)),
             "%" => number(x.checked_rem(y)),
+            "//" => number(x.checked_div(y)),
             _ if y == 0 => Err(range()),
             _ if x % y != 0 => Err(ExprError::Inexact { expression: self.text.into(), left: x, right: y }),
             _ => Ok(Value::Int(x / y)),
@@ -237,6 +239,7 @@ mod tests {
             ("window ? 1 : flag ? 2 : 3", Value::Int(2)),
             ("hidden % heads == 0", Value::Bool(true)),
             ("layer >= 3", Value::Bool(true)),
+            ("hidden // 3", Value::Int(1365)),
             ("layer in list", Value::Bool(false)),
             ("1 in list && !(1 in window)", Value::Bool(true)),
         ] {

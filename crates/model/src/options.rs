@@ -95,6 +95,8 @@ pub struct Options {
     pub batch: i64,
     /// 512, or all of an encoder's positions.
     pub seq: Option<i64>,
+    /// Side of a square image; a vision model's own size where it is not given.
+    pub image: Option<i64>,
     pub past: i64,
     pub steps: i64,
     pub attention: Option<AttentionWay>,
@@ -127,6 +129,7 @@ impl Default for Options {
             phase: None,
             batch: 1,
             seq: None,
+            image: None,
             past: 512,
             steps: 128,
             attention: None,

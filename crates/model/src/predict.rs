@@ -1,7 +1,7 @@
 //! From an architecture and what is asked of it to the list of calls.
 
 use crate::architecture::{Architecture, Layer, Projections};
-use crate::blocks::{Run, angles, attention, experts, join, linear, mlp, norm};
+use crate::blocks::{Run, angles, attention, cut_image, experts, join, linear, mlp, norm};
 use crate::declaration::Split;
 use crate::error::ModelError;
 use crate::options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
@@ -18,6 +18,7 @@ pub fn predict(
     let run = Run {
         batch: options.batch,
         queries: options.seq(),
+        image: options.image.unwrap_or(0),
         past: 0,
         cache: None,
         own_positions: false,
@@ -178,6 +179,10 @@ fn stem(arch: &Architecture, run: &Run) -> Piece {
         let times = if rotary.per_layer_type { usize::from(slides(true)) + usize::from(slides(false)) } else { 1 };
         (0..times).for_each(|_| angles(&mut tape, rotary, run));
     }
+    if let Some(patches) = &arch.patches {
+        let (input, output) = cut_image(&mut tape, patches, arch.hidden, run);
+        return Piece { tape, input, output };
+    }
     let tokens = View::contiguous(&[run.batch, run.queries, arch.token_width], run.dtype);
     let input = tape.input(tokens);
     let output = match &arch.project_in {
@@ -249,7 +254,13 @@ fn head(arch: &Architecture, run: &Run, logits: Logits) -> Piece {
     if logits == Logits::Last {
         x = tape.narrow(x, 1, 1);
     }
-    let output = linear(&mut tape, x, &arch.head, &join("", &arch.head.at), run.dtype);
+    if arch.head_of_first {
+        x = tape.select(x, 1);
+    }
+    let output = match &arch.head {
+        Some(head) => linear(&mut tape, x, head, &join("", &head.at), run.dtype),
+        None => x,
+    };
     Piece { tape, input, output }
 }
 

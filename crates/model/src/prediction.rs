@@ -1,6 +1,6 @@
 //! A model that was read, and what it answers.
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, Patches};
 use crate::config::Config;
 use crate::declaration::{declaration, known_types};
 use crate::error::ModelError;
@@ -171,6 +171,7 @@ impl Model {
         ];
         match phase {
             Phase::Decode => facts.push(("past", json!(options.past))),
+            _ if options.image.is_some() => facts.push(("image", json!(options.image))),
             _ => facts.push(("seq", json!(options.seq()))),
         }
         if phase == Phase::Generate {
@@ -200,6 +201,10 @@ impl Model {
 
 /// What was not asked for, as the kind of model has it.
 fn settled(options: &Options, arch: &Architecture) -> Result<Options, ModelError> {
+    if options.image.is_some() && arch.patches.is_none() {
+        let why = format!("is for vision models; {} reads text", arch.model_type);
+        return Err(ModelError::Option { option: "--image", why });
+    }
     if !arch.encoder {
         return Ok(Options { phase: Some(options.phase()), seq: Some(options.seq()), ..options.clone() });
     }
@@ -208,8 +213,28 @@ fn settled(options: &Options, arch: &Architecture) -> Result<Options, ModelError
         let why = format!("{}: {} is an encoder; it has forward and train", phase.name(), arch.model_type);
         return Err(ModelError::Option { option: "--phase", why });
     }
+    if let Some(patches) = &arch.patches {
+        return settled_image(options, patches, phase);
+    }
     let own = arch.positions.as_ref().map_or(options.seq(), |(_, rows)| *rows);
     Ok(Options { phase: Some(phase), seq: Some(options.seq.unwrap_or(own)), ..options.clone() })
+}
+
+/// An image's tokens: its patches and one for the whole.
+fn settled_image(options: &Options, patches: &Patches, phase: Phase) -> Result<Options, ModelError> {
+    let image = options.image.unwrap_or(patches.image);
+    let wrong = |why: String| Err(ModelError::Option { option: "--image", why });
+    if !(patches.side..=1 << 14).contains(&image) {
+        return wrong(format!("is {image}; it must be from {} (one patch) to {}", patches.side, 1 << 14));
+    }
+    if image != patches.image && !patches.any_image {
+        return wrong(format!("is {image}; this model takes images of {} only", patches.image));
+    }
+    if options.seq.is_some() {
+        return Err(ModelError::Option { option: "--seq", why: "is for texts; an image has --image".into() });
+    }
+    let along = image / patches.side;
+    Ok(Options { phase: Some(phase), seq: Some(along * along + 1), image: Some(image), ..options.clone() })
 }
 
 /// The most of anything that can be asked for.

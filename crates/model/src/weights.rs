@@ -55,7 +55,16 @@ impl List {
 /// All parameters, a tied head left out.
 pub fn weights(arch: &Architecture) -> Vec<Weight> {
     let mut list = List { weights: Vec::new(), repeat: 1 };
-    list.add(&arch.tokens, "weight", &[arch.vocabulary, arch.token_width]);
+    if let Some(tokens) = &arch.tokens {
+        list.add(tokens, "weight", &[arch.vocabulary, arch.token_width]);
+    }
+    if let Some(patches) = &arch.patches {
+        for (at, rows) in &patches.tables {
+            list.add(at, "", &[*rows, arch.hidden]);
+        }
+        list.add(&patches.at, "weight", &[arch.hidden, patches.channels, patches.side, patches.side]);
+        list.add(&patches.at, "bias", &[arch.hidden]);
+    }
     if let Some((at, rows)) = &arch.positions {
         list.add(at, "weight", &[*rows, arch.hidden]);
     }
@@ -77,12 +86,10 @@ pub fn weights(arch: &Architecture) -> Vec<Weight> {
         list.linear("", transform);
         list.norm("", &Some(norm.clone()), arch.norm, &hidden);
     }
-    if arch.tied {
-        if arch.head.bias {
-            list.add(&arch.head.at, "bias", &[arch.vocabulary]);
-        }
-    } else {
-        list.linear("", &arch.head);
+    match &arch.head {
+        Some(head) if arch.tied && head.bias => list.add(&head.at, "bias", &[arch.vocabulary]),
+        Some(head) if !arch.tied => list.linear("", head),
+        _ => {}
     }
     list.weights
 }
@@ -94,6 +101,9 @@ fn layer(arch: &Architecture, list: &mut List) {
         for name in [&block.attention_norm, &block.attention_after, &block.mlp_norm, &block.mlp_after] {
             list.norm(&path, name, arch.norm, &[arch.hidden]);
         }
+    }
+    for name in &block.factors {
+        list.add(&path, name, &[arch.hidden]);
     }
     let facts = &arch.attention;
     let at = join(&path, &facts.at);

@@ -2,7 +2,7 @@
 //! without a tree of values in between: a generation has thousands of calls.
 
 use gemwright_core::blas::{BlasCall, Settings, Stack, Step};
-use gemwright_core::{Attention, Call, Chip, Operands, Product, Roof, RoofError, Workload};
+use gemwright_core::{Attention, Call, Chip, Convolution, Op, Operands, Product, Roof, RoofError, Workload};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -139,6 +139,9 @@ impl Serialize for CallJson<'_> {
                 out.serialize_entry("groups", &call.groups())?;
                 out.serialize_entry("groups_touched", touched)?;
             }
+            Operands::Convolution(convolution) => {
+                convolution_fields(convolution, call.op == Op::ConvolutionBackward, &mut out)?;
+            }
             Operands::Attention(attention) => attention_fields(attention, &mut out)?,
         }
         out.serialize_entry("count", &call.count)?;
@@ -185,6 +188,28 @@ struct BlasJson<'a> {
 struct CopyJson<'a> {
     operand: &'a str,
     why: &'a str,
+}
+
+fn convolution_fields<M: SerializeMap>(c: &Convolution, backward: bool, out: &mut M) -> Result<(), M::Error> {
+    out.serialize_entry("a", &c.input)?;
+    out.serialize_entry("b", &c.weight)?;
+    if backward {
+        let [input, weight, bias] = c.wanted;
+        out.serialize_entry("bias", &None::<u8>)?;
+        out.serialize_entry("grad", &c.out)?;
+        out.serialize_entry("output_mask", &c.wanted)?;
+        let gradients = [Some(c.input).filter(|_| input), Some(c.weight).filter(|_| weight), c.bias.filter(|_| bias)];
+        out.serialize_entry("out", &gradients)?;
+    } else {
+        out.serialize_entry("bias", &c.bias)?;
+        out.serialize_entry("out", &c.out)?;
+    }
+    for (name, pair) in [("stride", c.stride), ("padding", c.padding), ("dilation", c.dilation)] {
+        out.serialize_entry(name, &pair)?;
+    }
+    out.serialize_entry("output_padding", &[0, 0])?;
+    out.serialize_entry("transposed", &false)?;
+    out.serialize_entry("groups", &c.groups)
 }
 
 fn attention_fields<M: SerializeMap>(a: &Attention, out: &mut M) -> Result<(), M::Error> {

@@ -150,6 +150,14 @@ fn extents(call: &Call) -> Vec<Cell> {
             cells.extend([dtype, strides(a), strides(b)]);
             cells
         }
+        Operands::Convolution(c) => {
+            let p = c.product();
+            let mut cells: Vec<Cell> = [p.batch, p.m, p.n, p.k].into_iter().map(Cell::from).collect();
+            let kernel = format!("{}x{} kernel", c.weight.size[2], c.weight.size[3]);
+            let step = format!("step {}x{}", c.stride[0], c.stride[1]);
+            cells.extend([dtype, kernel.into(), step.into()]);
+            cells
+        }
         Operands::Attention(a) => {
             let heads = format!("{}q {}kv", a.q.size[1], a.k.size[1]);
             let batch = a.q.size[0] as u64;

@@ -37,15 +37,19 @@ fn project(tape: &mut Tape, x: Var, facts: &Attention, path: &Arc<str>, run: &Ru
     match &facts.projections {
         Projections::Latent(_) => unreachable!("a latent is expanded, not projected"),
         Projections::Apart { q, k, v } => {
-            let mut q_out = linear(tape, x, q, &join(path, &q.at), run.dtype);
-            if facts.scaled_query {
-                q_out = tape.scale(q_out);
-            }
-            let q = heads(tape, q_out, facts, facts.heads, run, true);
+            let query = |tape: &mut Tape| {
+                let mut q_out = linear(tape, x, q, &join(path, &q.at), run.dtype);
+                if facts.scaled_query {
+                    q_out = tape.scale(q_out);
+                }
+                heads(tape, q_out, facts, facts.heads, run, true)
+            };
+            let first = (!facts.query_last).then(|| query(tape));
             let k_out = linear(tape, x, k, &join(path, &k.at), run.dtype);
             let k = heads(tape, k_out, facts, facts.kv_heads, run, true);
             let v_out = linear(tape, x, v, &join(path, &v.at), run.dtype);
             let v = heads(tape, v_out, facts, facts.kv_heads, run, false);
+            let q = first.unwrap_or_else(|| query(tape));
             Heads { q, k, v }
         }
         Projections::Fused { qkv, split } => {

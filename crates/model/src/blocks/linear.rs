@@ -27,7 +27,9 @@ pub fn linear(tape: &mut Tape, x: Var, layer: &Linear, module: &Arc<str>, dtype:
         LinearWay::Matmul => false,
         LinearWay::Conv1d => true,
     };
-    let flat = tape.reshape(x, &[rows, layer.inputs]);
+    // A matrix is passed as it is: a reshape would rewrite the stride of its only row.
+    let matrix = view.rank() == 2 && layer.way != LinearWay::Conv1d;
+    let flat = if matrix { x } else { tape.reshape(x, &[rows, layer.inputs]) };
     match bias {
         Some(bias) if fused => {
             let out = tape.addmm(bias, flat, weight);
@@ -58,6 +60,7 @@ mod tests {
             contiguous(&[3, 2, 8]).transpose(0, 1),
             contiguous(&[1, 1, 8]),
             contiguous(&[4, 3, 8]).select(1),
+            contiguous(&[1, 3, 8]).select(1),
         ];
         for x in inputs {
             for bias in [false, true] {

@@ -8,6 +8,7 @@ mod latent;
 mod linear;
 mod mlp;
 mod norm;
+mod patches;
 mod rotary;
 
 pub use attention::attention;
@@ -15,6 +16,7 @@ pub use experts::experts;
 pub use linear::linear;
 pub use mlp::mlp;
 pub use norm::norm;
+pub use patches::cut_image;
 pub use rotary::angles;
 
 use crate::options::{AttentionWay, CacheKind, ExpertsWay};
@@ -28,6 +30,8 @@ pub struct Run {
     pub batch: i64,
     /// New tokens per sequence.
     pub queries: i64,
+    /// Side of an image, where one is cut into tokens.
+    pub image: i64,
     /// Tokens per sequence seen before.
     pub past: i64,
     /// How keys and values are kept; `None`: not at all.

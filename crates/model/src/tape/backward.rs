@@ -2,7 +2,8 @@
 
 use super::{Tape, Var};
 use gemwright_core::{
-    Attention, GradientProduct, Op, Operands, Pass, View, batch_gradients, grouped_gradients, matrix_gradients,
+    Attention, Convolution, GradientProduct, Op, Operands, Pass, View, batch_gradients, grouped_gradients,
+    matrix_gradients,
 };
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(super) enum Back {
     Batch { second_first: bool },
     /// Two grouped products.
     Grouped { touched: f64 },
+    /// The gradients of a convolution's weight and bias.
+    Convolution(Convolution),
     /// A fused attention kernel's backward.
     Attention(Attention),
     /// A decomposed attention's backward begins here; its products follow.
@@ -134,6 +137,12 @@ impl Tape {
                         (node.inputs[i], if transposed { out.t() } else { out })
                     })
                     .to_vec()
+            }
+            Back::Convolution(convolution) => {
+                let wanted = [false, true, node.inputs.len() > 1];
+                let backward = Convolution { out: g, wanted, ..*convolution };
+                self.issue(Op::ConvolutionBackward, Pass::Grad, Operands::Convolution(backward));
+                Vec::new()
             }
             Back::Attention(attention) => {
                 self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));

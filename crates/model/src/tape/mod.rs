@@ -7,7 +7,7 @@
 mod backward;
 
 use backward::{Back, Node};
-use gemwright_core::{Attention, Call, DType, Op, Operands, Pass, View};
+use gemwright_core::{Attention, Call, Convolution, DType, Op, Operands, Pass, View};
 use std::sync::Arc;
 
 /// A tensor on the tape.
@@ -305,6 +305,13 @@ impl Tape {
         let (a, b) = (folded(self, a, left), folded(self, b, right));
         let out = self.bmm(a, b);
         self.reshape(out, &[&lead[..], &[left.size[last - 1], right.size[last]]].concat())
+    }
+
+    /// A convolution over an image, which has no gradient.
+    pub fn convolution(&mut self, weight: Var, bias: Option<Var>, convolution: Convolution) -> Var {
+        self.issue(Op::Convolution, Pass::Forward, Operands::Convolution(convolution));
+        let inputs: Vec<Var> = [weight].into_iter().chain(bias).collect();
+        self.record(&inputs, convolution.out, Back::Convolution(convolution))
     }
 
     /// Attention in a fused kernel, whose results are laid out like its operands seen as
