@@ -407,6 +407,32 @@ fn experts_are_grouped_or_gathered_and_counted_as_touched() {
 }
 
 #[test]
+fn the_load_of_experts_decides_how_many_are_read() {
+    let file = |name: &str, text: &str| {
+        let path = std::env::temp_dir().join(format!("gemwright-load-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let touched = |load: &str| {
+        let workload = json(&format!("model mixtral-8x7b --phase decode --batch 4 --expert-load {load}"));
+        let grouped = workload["calls"].as_array().unwrap().iter().find(|c| c["groups_touched"].is_number());
+        grouped.unwrap()["groups_touched"].as_f64().unwrap()
+    };
+    let even = 8.0 * (1.0 - 0.75_f64.powi(4));
+    assert!((touched("uniform") - even).abs() < 1e-12);
+    assert!((touched(&file("even", "[5, 5, 5, 5, 5, 5, 5, 5]")) - even).abs() < 1e-12);
+    // Two experts take every token's two choices.
+    assert_eq!(touched(&file("two", "[0, 9, 0, 0, 9, 0, 0, 0]")), 2.0);
+    let refused = |model: &str, load: &str| failure(&format!("model {model} --expert-load {load}"), 2);
+    assert!(refused("mixtral-8x7b", &file("one", "[9, 1, 0, 0, 0, 0, 0, 0]")).contains("expert 0"));
+    assert!(refused("mixtral-8x7b", &file("none", "[0, 0, 0, 0, 0, 0, 0, 0]")).contains("expert 0"));
+    assert!(refused("mixtral-8x7b", &file("few", "[1, 2]")).contains("8 experts"));
+    assert!(refused("mixtral-8x7b", &file("less", "[-1, 2, 2, 2, 2, 2, 2, 2]")).contains("zero or more"));
+    assert!(refused("mixtral-8x7b", &file("word", "even")).contains("list like"));
+    assert!(refused("gpt2", &file("even", "[1]")).contains("has none"));
+}
+
+#[test]
 fn a_latent_cache_is_smaller_than_keys_and_values() {
     let step = json("model deepseek-v3 --phase decode --past 999");
     assert_eq!(step["summary"]["cache_bytes"].as_f64().unwrap(), 61.0 * 1000.0 * (512.0 + 64.0) * 2.0);

@@ -83,6 +83,9 @@ pub struct ModelOptions {
     /// How experts run [default: grouped_mm; batched_mm in generate's decode steps]
     #[arg(long, value_enum)]
     pub experts: Option<ExpertsArg>,
+    /// How many tokens each expert gets: uniform, or a file with a JSON list of one number per expert, in any unit
+    #[arg(long, default_value = "uniform", value_parser = parse_load, value_name = "uniform|FILE")]
+    pub expert_load: ExpertLoad,
     /// How keys and values are kept: dynamic, or static:N for N places from the start
     #[arg(long, default_value = "dynamic", value_parser = parse_cache, value_name = "KIND")]
     pub cache: CacheKind,
@@ -102,6 +105,19 @@ pub struct ModelOptions {
 
 fn parse_dtype(text: &str) -> Result<DType, String> {
     DType::parse(text).ok_or_else(|| format!("known are {}", DType::FLOATS.map(DType::name).join(", ")))
+}
+
+/// The load of each expert; `None`: all alike.
+#[derive(Debug, Clone)]
+pub struct ExpertLoad(Option<Vec<f64>>);
+
+fn parse_load(text: &str) -> Result<ExpertLoad, String> {
+    if text == "uniform" {
+        return Ok(ExpertLoad(None));
+    }
+    let read = small_text(Path::new(text)).map_err(|e| e.to_string())?;
+    let load = serde_json::from_str(&read).map_err(|e| format!("{e}; it must be a list like [310, 12, 97]"))?;
+    Ok(ExpertLoad(Some(load)))
 }
 
 fn parse_cache(text: &str) -> Result<CacheKind, String> {
@@ -140,6 +156,7 @@ impl ModelOptions {
                 ExpertsArg::GroupedMm => ExpertsWay::Grouped,
                 ExpertsArg::BatchedMm => ExpertsWay::Batched,
             }),
+            expert_load: self.expert_load.0.clone(),
             cache: self.cache,
             dtype: self.dtype,
             layers: self.layers,
@@ -149,8 +166,17 @@ impl ModelOptions {
     }
 }
 
-/// A config.json is small; a larger file is something else.
-const LARGEST_CONFIG: u64 = 16 << 20;
+/// What is read here is small; a larger file is something else.
+const LARGEST: u64 = 16 << 20;
+
+fn small_text(file: &Path) -> Result<String, Error> {
+    let wrong = |why: String| Error::File { path: file.display().to_string(), why };
+    if std::fs::metadata(file).map_err(|e| wrong(e.to_string()))?.len() > LARGEST {
+        return Err(wrong("larger than 16 MB: hardly the file that was meant".into()));
+    }
+    let bytes = std::fs::read(file).map_err(|e| wrong(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|e| wrong(format!("not UTF-8: {}", e.utf8_error())))
+}
 
 /// The model that `subject` names: a file, a folder, else a preset.
 pub fn model(subject: &str) -> Result<Model, Error> {
@@ -163,13 +189,6 @@ pub fn model(subject: &str) -> Result<Model, Error> {
         }
         return Ok(Model::from_preset(subject)?);
     }
-    let shown = file.display().to_string();
-    let failed = |e: std::io::Error| Error::File { path: shown.clone(), why: e.to_string() };
-    if std::fs::metadata(&file).map_err(failed)?.len() > LARGEST_CONFIG {
-        return Err(Error::File { path: shown, why: "larger than 16 MB, which no config.json is".into() });
-    }
-    let bytes = std::fs::read(&file).map_err(failed)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Error::File { path: shown.clone(), why: format!("not UTF-8: {}", e.utf8_error()) })?;
-    Ok(Model::from_config(subject, &shown, &text)?)
+    let text = small_text(&file)?;
+    Ok(Model::from_config(subject, &file.display().to_string(), &text)?)
 }

@@ -108,6 +108,33 @@ pub struct Experts {
     pub stored: Stored,
     pub bias: bool,
     pub shared: Option<SharedExpert>,
+    /// How likely each is among a token's choices, where that was given; else all alike.
+    pub chances: Option<Vec<f64>>,
+}
+
+impl Experts {
+    /// Takes the load of each expert, in tokens or any other unit.
+    pub fn set_load(&mut self, load: &[f64]) -> Result<(), String> {
+        let (count, chosen) = (self.count, self.chosen);
+        if load.len() as i64 != count {
+            return Err(format!("has {} numbers; the model has {count} experts", load.len()));
+        }
+        if let Some(wrong) = load.iter().find(|x| !x.is_finite() || **x < 0.0) {
+            return Err(format!("has {wrong}; a load is zero or more"));
+        }
+        let sum: f64 = load.iter().sum();
+        let chances: Vec<f64> = load.iter().map(|x| x / sum * chosen as f64).collect();
+        // A token's choices are different experts, so none is in more than all of them.
+        match chances.iter().position(|chance| chance.is_nan() || *chance > 1.0 + 1e-9) {
+            Some(i) => {
+                Err(format!("gives expert {i} more than 1 of every token's {chosen} choices: {} of {sum}", load[i]))
+            }
+            None => {
+                self.chances = Some(chances.into_iter().map(|chance| chance.min(1.0)).collect());
+                Ok(())
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -502,6 +529,7 @@ impl Facts<'_> {
             stored: e.stored,
             bias: self.holds(&e.bias)?,
             shared,
+            chances: None,
         })
     }
 

@@ -103,6 +103,8 @@ pub struct Options {
     pub logits: Option<Logits>,
     /// In a generation decode steps gather, everything else groups.
     pub experts: Option<ExpertsWay>,
+    /// Tokens of each expert, in any unit; all alike where it is not given.
+    pub expert_load: Option<Vec<f64>>,
     pub cache: CacheKind,
     pub dtype: Option<DType>,
     pub layers: Option<i64>,
@@ -135,6 +137,7 @@ impl Default for Options {
             attention: None,
             logits: None,
             experts: None,
+            expert_load: None,
             cache: CacheKind::Dynamic,
             dtype: None,
             layers: None,

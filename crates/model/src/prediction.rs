@@ -123,9 +123,10 @@ impl Model {
 
     /// The calls the model runs in a phase.
     pub fn predict(&self, options: &Options) -> Result<Prediction, ModelError> {
-        let (arch, absent) = self.architecture(options.layers)?;
+        let (mut arch, absent) = self.architecture(options.layers)?;
         let options = &settled(options, &arch)?;
         check(options)?;
+        set_load(&mut arch, options)?;
         let dtype = self.dtype(options)?;
         let mut workload = Workload::default();
         workload.source = self.source(options, &arch, dtype)?;
@@ -185,6 +186,9 @@ impl Model {
         if let Some(experts) = options.experts.filter(|_| arch.experts.is_some()) {
             facts.push(("experts", json!(experts.name())));
         }
+        if let Some(load) = &options.expert_load {
+            facts.push(("expert_load", json!(load)));
+        }
         if let Some(logits) = options.logits {
             facts.push(("logits", json!(if logits == Logits::All { "all" } else { "last" })));
         }
@@ -197,6 +201,16 @@ impl Model {
         let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         Ok(Source { kind: "model".into(), facts })
     }
+}
+
+/// The load of the experts, where it was given.
+fn set_load(arch: &mut Architecture, options: &Options) -> Result<(), ModelError> {
+    let Some(load) = &options.expert_load else { return Ok(()) };
+    let set = match &mut arch.experts {
+        Some(experts) => experts.set_load(load),
+        None => Err(format!("is for models with experts; {} has none", arch.model_type)),
+    };
+    set.map_err(|why| ModelError::Option { option: "--expert-load", why })
 }
 
 /// What was not asked for, as the kind of model has it.

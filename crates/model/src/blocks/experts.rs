@@ -53,10 +53,13 @@ fn route(tape: &mut Tape, rows: Var, facts: &Experts, path: &str, run: &Run) -> 
     linear(tape, rows, &facts.router, &module, run.dtype)
 }
 
-/// Experts that get a token, if every token chooses its experts evenly.
+/// Experts expected to get one of `tokens`, each choosing for itself.
 fn touched(facts: &Experts, tokens: i64) -> f64 {
-    let missed = 1.0 - facts.chosen as f64 / facts.count as f64;
-    facts.count as f64 * (1.0 - missed.powf(tokens as f64))
+    let hit = |chance: f64| 1.0 - (1.0 - chance).powf(tokens as f64);
+    match &facts.chances {
+        Some(chances) => chances.iter().copied().map(hit).sum(),
+        None => facts.count as f64 * hit(facts.chosen as f64 / facts.count as f64),
+    }
 }
 
 fn stacked(facts: &Experts, count: i64, inputs: i64, outputs: i64, dtype: DType) -> View {
