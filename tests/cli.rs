@@ -433,6 +433,31 @@ fn the_load_of_experts_decides_how_many_are_read() {
 }
 
 #[test]
+fn an_absorbed_latent_is_shared_by_all_heads() {
+    let step = json("model deepseek-v3 --phase decode --batch 4 --past 999 --attention mla-absorbed");
+    let calls: Vec<&Value> = step["calls"].as_array().unwrap().iter().collect();
+    let of =
+        |module: &str| calls.iter().filter(|c| c["module"].as_str().unwrap().ends_with(module)).collect::<Vec<_>>();
+    // The weight of 512 x 128 · (128 + 128) is split by head: into the latent before attention, out of it after.
+    let absorbed: Vec<_> = of("kv_b_proj").iter().map(|c| [&c["op"], &c["a"]["size"], &c["b"]["size"]]).collect();
+    let sizes = |a: [i64; 3], b: [i64; 3]| [Value::from("aten::bmm"), a.as_slice().into(), b.as_slice().into()];
+    let [into, out_of] = [sizes([128, 4, 128], [128, 128, 512]), sizes([128, 4, 512], [128, 512, 128])];
+    assert_eq!(absorbed, [into.each_ref(), out_of.each_ref()]);
+    let attention = &of("self_attn")[0];
+    assert_eq!((&attention["backend"], &attention["count"]), (&"latent".into(), &61.into()));
+    // Each cached latent is read once, for keys and values: 4 x 1000 of 576, queries 4 x 128 of 576, results of 512.
+    assert_eq!(attention["bytes"].as_f64(), Some(2.0 * (4000.0 * 576.0 + 512.0 * (576.0 + 512.0))));
+    let scale = 1.0 / 192.0_f64.sqrt();
+    assert!(attention["scale"].as_f64().unwrap() >= scale);
+    // A prompt is expanded, as without it.
+    let prompt =
+        |way: &str| json(&format!("model deepseek-v3 --phase prefill --seq 64 --attention {way}"))["calls"].clone();
+    assert_eq!(prompt("mla-absorbed"), prompt("sdpa"));
+    assert!(failure("model gpt2 --attention mla-absorbed", 2).contains("no latent"));
+    assert!(failure("model deepseek-v3 --phase train --attention mla-absorbed", 2).contains("decode"));
+}
+
+#[test]
 fn a_latent_cache_is_smaller_than_keys_and_values() {
     let step = json("model deepseek-v3 --phase decode --past 999");
     assert_eq!(step["summary"]["cache_bytes"].as_f64().unwrap(), 61.0 * 1000.0 * (512.0 + 64.0) * 2.0);

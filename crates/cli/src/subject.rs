@@ -20,6 +20,8 @@ pub enum PhaseArg {
 pub enum AttentionArg {
     Sdpa,
     Eager,
+    /// Latent attention as serving engines decode it; prompts as sdpa
+    MlaAbsorbed,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -74,7 +76,7 @@ pub struct ModelOptions {
     /// Decode steps after the prompt (generate)
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub steps: i64,
-    /// How transformers computes attention [default: sdpa where it has it]
+    /// How attention is computed [default: sdpa where transformers has it]
     #[arg(long, value_enum)]
     pub attention: Option<AttentionArg>,
     /// Positions that get logits [default: last in generate, else all]
@@ -147,6 +149,7 @@ impl ModelOptions {
             attention: self.attention.map(|a| match a {
                 AttentionArg::Sdpa => AttentionWay::Sdpa,
                 AttentionArg::Eager => AttentionWay::Eager,
+                AttentionArg::MlaAbsorbed => AttentionWay::MlaAbsorbed,
             }),
             logits: self.logits.map(|l| match l {
                 LogitsArg::All => Logits::All,

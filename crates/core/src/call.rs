@@ -162,7 +162,8 @@ impl Attention {
     }
 
     fn bytes(&self, backward: bool) -> u128 {
-        let operands: u128 = [self.q, self.k, self.v].iter().map(View::bytes).sum();
+        let values = if self.backend == Backend::Latent { 0 } else { self.v.bytes() };
+        let operands = self.q.bytes() + self.k.bytes() + values;
         let out = self.out.bytes();
         if backward { 2 * (operands + out) } else { operands + out + self.mask.map_or(0, |m| m.bytes()) }
     }

@@ -31,13 +31,15 @@ impl Phase {
     }
 }
 
-/// How transformers computes attention.
+/// How attention is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionWay {
     /// `torch.nn.functional.scaled_dot_product_attention`.
     Sdpa,
     /// Two batched products with a softmax between them.
     Eager,
+    /// As serving engines decode latent attention: queries are taken into the latent. All else as `Sdpa`.
+    MlaAbsorbed,
 }
 
 impl AttentionWay {
@@ -46,6 +48,7 @@ impl AttentionWay {
         match self {
             AttentionWay::Sdpa => "sdpa",
             AttentionWay::Eager => "eager",
+            AttentionWay::MlaAbsorbed => "mla-absorbed",
         }
     }
 }

@@ -54,9 +54,21 @@ pub fn attention_way(arch: &Architecture, options: &Options) -> Result<Attention
             option: "--attention",
             why: format!("sdpa: transformers has none for {}; use eager", arch.model_type),
         }),
+        (Some(AttentionWay::MlaAbsorbed), _) => absorbed_way(arch, options),
         (Some(way), _) => Ok(way),
         (None, true) => Ok(AttentionWay::Sdpa),
         (None, false) => Ok(AttentionWay::Eager),
+    }
+}
+
+fn absorbed_way(arch: &Architecture, options: &Options) -> Result<AttentionWay, ModelError> {
+    let wrong = |why: String| Err(ModelError::Option { option: "--attention", why });
+    if !matches!(arch.attention.projections, Projections::Latent(_)) {
+        return wrong(format!("mla-absorbed: {} has no latent attention", arch.model_type));
+    }
+    match options.phase() {
+        Phase::Prefill | Phase::Decode | Phase::Generate => Ok(AttentionWay::MlaAbsorbed),
+        phase => wrong(format!("mla-absorbed is how engines decode; {} has no such step", phase.name())),
     }
 }
 

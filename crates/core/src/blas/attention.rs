@@ -12,6 +12,8 @@ pub enum Backend {
     Efficient,
     /// Decomposed into products.
     Math,
+    /// A serving engine's own kernel over a latent: the values are the front of the keys, in memory once.
+    Latent,
 }
 
 impl Backend {
@@ -22,6 +24,7 @@ impl Backend {
             Backend::Flash => "flash",
             Backend::Efficient => "efficient",
             Backend::Math => "math",
+            Backend::Latent => "latent",
         }
     }
 }

@@ -19,7 +19,9 @@ pub struct Heads {
 /// \[batch, heads, tokens, dim\] of what each query found.
 pub fn attend(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) -> Var {
     match (facts.core, run.way) {
-        (Core::Interface | Core::Broadcast, AttentionWay::Sdpa) => sdpa(tape, heads, facts, layer, run),
+        (Core::Interface | Core::Broadcast, AttentionWay::Sdpa | AttentionWay::MlaAbsorbed) => {
+            sdpa(tape, heads, facts, layer, run)
+        }
         (Core::Interface, AttentionWay::Eager) if facts.upcast => upcast(tape, heads, layer, run),
         (Core::Interface, AttentionWay::Eager) => {
             let (k, v) = (repeat_heads(tape, heads.k, facts), repeat_heads(tape, heads.v, facts));

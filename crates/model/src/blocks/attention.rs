@@ -1,12 +1,12 @@
 //! Attention from the normed hidden state to the output projection.
 
 use super::attend::{Heads, attend};
-use super::latent::expand;
+use super::latent::{absorb, expand};
 use super::rotary::rotate;
 use super::{Run, join, linear, norm};
 use crate::architecture::{Attention, Layer, Projections, QkNorm};
 use crate::declaration::{NormOver, RotaryKind, Split};
-use crate::options::CacheKind;
+use crate::options::{AttentionWay, CacheKind};
 use crate::tape::{Tape, Var};
 use gemwright_core::View;
 use std::sync::Arc;
@@ -14,6 +14,10 @@ use std::sync::Arc;
 /// Attention of one layer at `path`.
 pub fn attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path: &str, run: &Run) -> Var {
     let path = join(path, &facts.at);
+    if let (Projections::Latent(latent), AttentionWay::MlaAbsorbed, 1) = (&facts.projections, run.way, run.queries) {
+        let out = absorb(tape, x, facts, latent, layer, &path, run);
+        return linear(tape, out, &facts.out, &join(&path, &facts.out.at), run.dtype);
+    }
     let heads = match &facts.projections {
         Projections::Latent(latent) => expand(tape, x, facts, latent, &path, run),
         _ => {
