@@ -50,7 +50,8 @@ def line(call):
         words += [tensor(call.get(k)) for k in ("a", "b", "bias")]
         words += [tensor(t) for t in (call["out"] if isinstance(call["out"], list) else [call["out"]])]
         words += [tensor(call["grad"])] if "grad" in call else []
-        words += [f"{k}={call[k][0]},{call[k][1]}" for k in ("stride", "padding", "dilation") if k in call]
+        words += [f"{k}={','.join(map(str, call[k]))}" for k in ("stride", "padding", "dilation") if k in call]
+        words += [f"groups={call['groups']}"] if call.get("groups", 1) != 1 else []
         words += [tensor(call["offs"])] if "offs" in call else []
         words += [f"{k}={number(call[k])}" for k in ("alpha", "beta") if k in call]
         if "inside" in call:

@@ -61,9 +61,13 @@ fn line(call: &Value) -> String {
             words.push(tensor(gradient));
         }
         for name in ["stride", "padding", "dilation"] {
-            if let Some(pair) = call.get(name) {
-                words.push(format!("{name}={},{}", pair[0], pair[1]));
+            if let Some(numbers) = call.get(name).and_then(Value::as_array) {
+                let numbers: Vec<String> = numbers.iter().map(Value::to_string).collect();
+                words.push(format!("{name}={}", numbers.join(",")));
             }
+        }
+        if let Some(groups) = call.get("groups").filter(|n| **n != 1 && call.get("stride").is_some()) {
+            words.push(format!("groups={groups}"));
         }
         if let Some(offs) = call.get("offs") {
             words.push(tensor(offs));
@@ -92,6 +96,8 @@ fn arguments(run: &Value) -> Vec<String> {
         ("experts", "--experts"),
         ("cache", "--cache"),
         ("image", "--image"),
+        ("encoder_seq", "--encoder-seq"),
+        ("decoder_seq", "--decoder-seq"),
     ] {
         let asked = match field {
             "past" => decode,
@@ -102,7 +108,9 @@ fn arguments(run: &Value) -> Vec<String> {
             words.extend([flag.to_string(), value.as_str().map_or(value.to_string(), str::to_string)]);
         }
     }
-    words.extend(["--attention".into(), run["attention"].as_str().unwrap().into()]);
+    if let Some(way) = run["attention"].as_str().filter(|way| *way != "none") {
+        words.extend(["--attention".into(), way.into()]);
+    }
     if run.get("logits_to_keep").is_some_and(|n| *n == 1) {
         words.extend(["--logits".into(), "last".into()]);
     }

@@ -67,6 +67,12 @@ pub struct ModelOptions {
     /// Tokens of each sequence (not in decode) [default: 512; all positions of an encoder]
     #[arg(long, value_name = "N")]
     pub seq: Option<i64>,
+    /// Tokens the encoder reads, or has read in decode (encoder-decoders) [default: 512; audio: the model's own]
+    #[arg(long, value_name = "N")]
+    pub encoder_seq: Option<i64>,
+    /// Tokens given to the decoder (encoder-decoders) [default: 1; forward and train: as many as the encoder's]
+    #[arg(long, value_name = "N")]
+    pub decoder_seq: Option<i64>,
     /// Side of the image (vision models) [default: the model's own]
     #[arg(long, value_name = "N")]
     pub image: Option<i64>,
@@ -143,6 +149,8 @@ impl ModelOptions {
             }),
             batch: self.batch,
             seq: self.seq,
+            encoder_seq: self.encoder_seq,
+            decoder_seq: self.decoder_seq,
             image: self.image,
             past: self.past,
             steps: self.steps,

@@ -1,7 +1,7 @@
 //! One operation a framework issues, and what it costs.
 
 use crate::blas::{Backend, Leaf, LeafOp, Settings, Step};
-use crate::{DType, View};
+use crate::{DType, Dims, View};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -169,37 +169,66 @@ impl Attention {
     }
 }
 
-/// The operands of a convolution over images, and of its backward.
+/// The operands of a convolution over images or sequences, and of its backward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct Convolution {
-    /// \[images, channels, height, width\].
+    /// \[images, channels, height, width\], or \[sequences, channels, length\].
     pub input: View,
-    /// \[output channels, channels / groups, height, width\].
+    /// \[output channels, channels / groups, height, width\], or without the height.
     pub weight: View,
     pub bias: Option<View>,
     /// \[images, output channels, height, width\]; in a backward the gradient that comes in.
     pub out: View,
-    pub stride: [i64; 2],
-    pub padding: [i64; 2],
-    pub dilation: [i64; 2],
+    /// One number for each dimension of the kernel, here and below.
+    pub stride: Dims,
+    pub padding: Dims,
+    pub dilation: Dims,
     pub groups: i64,
     /// Which gradients a backward computes: of the input, the weight, the bias.
     pub wanted: [bool; 3],
 }
 
 impl Convolution {
-    /// The product it amounts to: a row for each place of each output image.
+    /// The product it amounts to: a row for each place of each output image, one product a group.
     pub fn product(&self) -> Product {
-        let [images, _, height, width] = [0, 1, 2, 3].map(|d| self.out.size[d] as u64);
-        let [outputs, inputs, kernel_height, kernel_width] = [0, 1, 2, 3].map(|d| self.weight.size[d] as u64);
-        let groups = self.groups as u64;
-        Product {
-            batch: groups,
-            m: images * height * width,
-            n: outputs / groups,
-            k: inputs * kernel_height * kernel_width,
+        let all = |extents: &[i64]| extents.iter().map(|&n| n as u64).product::<u64>();
+        let (out, weight, groups) = (&self.out.size, &self.weight.size, self.groups as u64);
+        Product { batch: groups, m: out[0] as u64 * all(&out[2..]), n: weight[0] as u64 / groups, k: all(&weight[1..]) }
+    }
+
+    /// Every channel has a filter of its own: a product of one column and as few terms as the
+    /// kernel has places, which no matrix unit can be fed with. Memory bounds it on every chip.
+    pub fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.weight.size[1] == 1
+    }
+
+    /// cuDNN answers in the format it is asked in: channels innermost, if an operand has them so.
+    fn is_channels_last(&self) -> bool {
+        self.input.is_channels_last() || self.weight.is_channels_last()
+    }
+
+    fn laid_out(&self, size: &Dims) -> View {
+        match self.is_channels_last() {
+            true => View::channels_last(size, self.input.dtype),
+            false => View::contiguous(size, self.input.dtype),
         }
+    }
+
+    /// The result, by the sizes and layouts of the operands; `out` is not looked at.
+    pub fn result(&self) -> View {
+        let mut size = self.input.size.set(1, self.weight.size[0]);
+        for d in 2..size.len() {
+            let reach = self.dilation[d - 2] * (self.weight.size[d] - 1) + 1;
+            size[d] = (self.input.size[d] + 2 * self.padding[d - 2] - reach) / self.stride[d - 2] + 1;
+        }
+        self.laid_out(&size)
+    }
+
+    /// The gradients of input, weight and bias that a backward computes.
+    pub fn gradients(&self) -> [Option<View>; 3] {
+        let views = [Some(self.laid_out(&self.input.size)), Some(self.laid_out(&self.weight.size)), self.bias];
+        [0, 1, 2].map(|i| views[i].filter(|_| self.wanted[i]))
     }
 
     fn flops(&self, backward: bool) -> u128 {

@@ -33,6 +33,12 @@ impl View {
         View { size, stride: row_major(&size), dtype }
     }
 
+    /// An image \[images, channels, height, width\] with its channels innermost.
+    pub fn channels_last(size: &[i64], dtype: DType) -> View {
+        let [_, channels, height, width] = [size[0], size[1], size[2], size[3]];
+        View::strided(size, &[channels * height * width, 1, width * channels, channels], dtype)
+    }
+
     /// A tensor of given strides.
     pub fn strided(size: &[i64], stride: &[i64], dtype: DType) -> View {
         View { size: Dims::new(size), stride: Dims::new(stride), dtype }
@@ -92,6 +98,23 @@ impl View {
                 }
                 step *= self.size[d];
             }
+        }
+        true
+    }
+
+    /// What PyTorch takes for an image with its channels innermost, judged by the strides alone.
+    /// Where sizes of 1 leave it open, the answer is no.
+    pub fn is_channels_last(&self) -> bool {
+        if self.rank() != 4 || self.stride[1] == 0 {
+            return false;
+        }
+        let mut least = 0;
+        for d in [1, 3, 2, 0] {
+            let undecided = d == 0 && least == self.stride[1];
+            if self.size[d] == 0 || self.stride[d] < least || undecided {
+                return false;
+            }
+            least = self.stride[d] * self.size[d];
         }
         true
     }

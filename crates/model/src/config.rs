@@ -1,6 +1,6 @@
 //! A config.json as it was written: its fields, and where in the file they stand.
 
-use crate::declaration::{Declaration, Field, FieldKind, FullField};
+use crate::declaration::{Facts, Field, FieldKind, FullField};
 use crate::error::ModelError;
 use crate::expr::{Env, Value, evaluate};
 use serde_json::Value as Json;
@@ -27,19 +27,23 @@ impl Config {
         }
     }
 
-    /// The value of a top-level field, explicit null included.
+    /// The value of a field, explicit null included; `a.b` is the field `b` of the object `a`.
     pub fn get(&self, field: &str) -> Option<&Json> {
-        self.fields.get(field)
+        match field.split_once('.') {
+            Some((object, field)) => self.nested(object, field),
+            None => self.fields.get(field),
+        }
     }
 
     /// The value of a field inside an object field.
     pub fn nested(&self, object: &str, field: &str) -> Option<&Json> {
-        self.get(object).and_then(|o| o.get(field))
+        self.fields.get(object).and_then(|o| o.get(field))
     }
 
     /// An error about a field, with its place.
     pub fn error(&self, field: &str, why: impl Into<String>) -> ModelError {
-        let place = match place_of_key(&self.text, field) {
+        let key = field.rsplit('.').next().unwrap_or(field);
+        let place = match place_of_key(&self.text, key) {
             Some((line, column)) => format!("{}:{line}:{column}", self.file),
             None => self.file.clone(),
         };
@@ -60,6 +64,7 @@ impl Config {
         match kind {
             FieldKind::Int => self.count(field, json, 0).map(Value::Int),
             FieldKind::Bool => json.as_bool().map_or_else(|| wrong("true or false"), |x| Ok(Value::Bool(x))),
+            FieldKind::Text => json.as_str().map_or_else(|| wrong("a text"), |x| Ok(Value::Text(x.into()))),
             FieldKind::Float => json.as_f64().map_or_else(|| wrong("a number"), |x| Ok(Value::Float(x))),
             FieldKind::List => match json.as_array() {
                 Some(list) => {
@@ -72,7 +77,7 @@ impl Config {
     }
 
     /// All declared fields with their values, and the names of those that were absent.
-    pub fn resolve(&self, declaration: &Declaration) -> Result<(Env, Vec<String>), ModelError> {
+    pub fn resolve(&self, declaration: &Facts) -> Result<(Env, Vec<String>), ModelError> {
         let mut env = Env::new();
         let mut absent = Vec::new();
         // Expressions name other fields, so they come after everything that is written down.

@@ -1,6 +1,6 @@
 //! The small language of the declarations: integers, names, `+ - * / %`, `//` (rounded down),
 //! comparison, `&& || !`, `x in list`,
-//! `c ? a : b`, `list[layer]`, and `a ?? b` (b where a is none).
+//! `c ? a : b`, `[1, 2]`, `list[layer]`, `a ?? b` (b where a is none), `'text'`, and `'part' in text`; a name may have dots.
 //!
 //! Whatever needs more than this is a new fact of the interpreter, not a longer expression.
 
@@ -15,6 +15,7 @@ pub enum Value {
     Int(i64),
     Float(f64),
     List(Vec<i64>),
+    Text(String),
 }
 
 impl Value {
@@ -25,6 +26,7 @@ impl Value {
             Value::Int(x) => *x != 0,
             Value::Float(x) => *x != 0.0,
             Value::List(x) => !x.is_empty(),
+            Value::Text(x) => !x.is_empty(),
         }
     }
 }
@@ -133,10 +135,11 @@ impl<'a> Parser<'a> {
             "==" => return Ok(Value::Bool(left == right)),
             "!=" => return Ok(Value::Bool(left != right)),
             "in " => {
-                let Value::Int(x) = left else {
-                    return Err(ExprError::Kind { expression: self.text.into(), expected: "an integer in a list" });
+                return match (left, right) {
+                    (Value::Text(part), Value::Text(text)) => Ok(Value::Bool(text.contains(part.as_str()))),
+                    (Value::Int(x), _) => Ok(Value::Bool(matches!(right, Value::List(list) if list.contains(x)))),
+                    _ => Err(ExprError::Kind { expression: self.text.into(), expected: "an integer in a list" }),
                 };
-                return Ok(Value::Bool(matches!(right, Value::List(list) if list.contains(x))));
             }
             _ => {}
         }
@@ -170,7 +173,16 @@ impl<'a> Parser<'a> {
             let value = self.coalesce()?;
             return if self.take(")") { Ok(value) } else { Err(self.syntax("`(` without `)`")) };
         }
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        if self.take("[") {
+            return self.list();
+        }
+        if let Some(rest) = self.rest.strip_prefix('\'') {
+            let Some((text, rest)) = rest.split_once('\'') else { return Err(self.syntax("`'` without `'`")) };
+            self.rest = rest.trim_start();
+            return Ok(Value::Text(text.into()));
+        }
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
+        let end = end.unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest.trim_start();
         match word {
@@ -182,6 +194,22 @@ impl<'a> Parser<'a> {
                 word.parse().map(Value::Int).map_err(|_| ExprError::Range(word.into()))
             }
             _ => self.name(word),
+        }
+    }
+
+    fn list(&mut self) -> Result<Value, ExprError> {
+        let mut list = Vec::new();
+        loop {
+            match self.coalesce()? {
+                Value::Int(n) => list.push(n),
+                _ => return Err(ExprError::Kind { expression: self.text.into(), expected: "a list of integers" }),
+            }
+            if self.take("]") {
+                return Ok(Value::List(list));
+            }
+            if !self.take(",") {
+                return Err(self.syntax("`[` without `]`"));
+            }
         }
     }
 
@@ -219,6 +247,8 @@ mod tests {
             ("layer", Value::Int(3)),
             ("flag", Value::Bool(true)),
             ("list", Value::List(vec![1, 1, 1, 0])),
+            ("kind", Value::Text("gated-gelu".into())),
+            ("inner.width", Value::Int(5)),
         ] {
             env.insert(name.into(), value);
         }
@@ -241,6 +271,9 @@ mod tests {
             ("layer >= 3", Value::Bool(true)),
             ("hidden // 3", Value::Int(1365)),
             ("layer in list", Value::Bool(false)),
+            ("'gated' in kind && kind != 'relu'", Value::Bool(true)),
+            ("inner.width + 1", Value::Int(6)),
+            ("[3, heads]", Value::List(vec![3, 32])),
             ("1 in list && !(1 in window)", Value::Bool(true)),
         ] {
             assert_eq!(evaluate(text, &env()), Ok(want), "{text}");

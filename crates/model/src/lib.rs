@@ -12,9 +12,12 @@ mod declaration;
 mod error;
 mod expr;
 mod options;
+mod pieces;
 mod predict;
 mod prediction;
 mod presets;
+mod settle;
+mod sizes;
 mod tape;
 mod weights;
 

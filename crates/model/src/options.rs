@@ -96,8 +96,12 @@ pub struct Options {
     /// Generate, or forward for an encoder.
     pub phase: Option<Phase>,
     pub batch: i64,
-    /// 512, or all of an encoder's positions.
+    /// 512, or all of an encoder's positions; of an encoder-decoder, the encoder's tokens.
     pub seq: Option<i64>,
+    /// Tokens the encoder of an encoder-decoder reads or has read.
+    pub encoder_seq: Option<i64>,
+    /// Tokens its decoder is given: 1, or as many as the encoder's in a pass without a cache.
+    pub decoder_seq: Option<i64>,
     /// Side of a square image; a vision model's own size where it is not given.
     pub image: Option<i64>,
     pub past: i64,
@@ -126,6 +130,11 @@ impl Options {
     pub fn seq(&self) -> i64 {
         self.seq.unwrap_or(512)
     }
+
+    /// Tokens given to the stack that makes them.
+    pub fn queries(&self, attends_encoder: bool) -> i64 {
+        if attends_encoder { self.decoder_seq.unwrap_or(1) } else { self.seq() }
+    }
 }
 
 impl Default for Options {
@@ -134,6 +143,8 @@ impl Default for Options {
             phase: None,
             batch: 1,
             seq: None,
+            encoder_seq: None,
+            decoder_seq: None,
             image: None,
             past: 512,
             steps: 128,

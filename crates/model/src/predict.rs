@@ -1,14 +1,14 @@
 //! From an architecture and what is asked of it to the list of calls.
 
-use crate::architecture::{Architecture, Layer, Projections};
-use crate::blocks::{Run, angles, attention, cut_image, experts, join, linear, mlp, norm};
-use crate::declaration::Split;
+use crate::architecture::{Architecture, Layer, Projections, Stack};
+use crate::blocks::Run;
 use crate::error::ModelError;
-use crate::options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
-use crate::tape::{Tape, Var};
-use gemwright_core::{Call, DType, Pass, View, Workload};
+use crate::options::{AttentionWay, ExpertsWay, Logits, Options, Phase};
+use crate::pieces::{Piece, head, one_layer, pair, stem};
+use crate::sizes::check_size;
+use gemwright_core::{Call, DType, Pass, Workload};
 
-/// Issues the calls of a phase into `workload`.
+/// Issues the calls of a phase into `workload`. `options` are settled: no length is left open.
 pub fn predict(
     arch: &Architecture,
     options: &Options,
@@ -17,12 +17,14 @@ pub fn predict(
 ) -> Result<(), ModelError> {
     let run = Run {
         batch: options.batch,
-        queries: options.seq(),
+        queries: options.queries(arch.attends_encoder()),
         image: options.image.unwrap_or(0),
         past: 0,
+        encoded: options.encoder_seq.unwrap_or(0),
+        encoded_is_cached: false,
         cache: None,
         own_positions: false,
-        way: attention_way(arch, options)?,
+        way: attention_way(arch, options)?.unwrap_or(AttentionWay::Sdpa),
         experts: options.experts.unwrap_or(ExpertsWay::Grouped),
         stack: options.stack,
         dtype,
@@ -32,38 +34,44 @@ pub fn predict(
     let logits = options.logits;
     match options.phase() {
         Phase::Prefill => {
-            let cache = cache.filter(|_| arch.prefill_caches);
+            let cache = cache.filter(|_| arch.main.prefill_caches);
             forward(arch, &Run { cache, ..run }, logits.unwrap_or(Logits::All), workload)
         }
         Phase::Forward => forward(arch, &run, logits.unwrap_or(Logits::All), workload),
-        Phase::Decode => forward(arch, &Run { queries: 1, past: options.past, cache, ..run }, Logits::All, workload),
+        Phase::Decode => {
+            let run = Run { queries: 1, past: options.past, cache, encoded_is_cached: true, ..run };
+            forward(arch, &run, Logits::All, workload)
+        }
         Phase::Generate => {
             let run = Run { cache, own_positions: options.batch > 1, ..run };
             forward(arch, &run, logits.unwrap_or(Logits::Last), workload)?;
             let experts = options.experts.unwrap_or(ExpertsWay::Batched);
-            decode_steps(arch, &Run { queries: 1, past: options.seq(), experts, ..run }, options.steps, workload)
+            let first = Run { queries: 1, past: run.queries, experts, encoded_is_cached: true, ..run };
+            decode_steps(arch, &first, options.steps, workload)
         }
         Phase::Train => train(arch, &Run { training: true, ..run }, options.recompute, workload),
     }
 }
 
-/// sdpa, unless transformers has none for the type.
-pub fn attention_way(arch: &Architecture, options: &Options) -> Result<AttentionWay, ModelError> {
-    match (options.attention, arch.sdpa) {
-        (Some(AttentionWay::Sdpa), false) => Err(ModelError::Option {
-            option: "--attention",
-            why: format!("sdpa: transformers has none for {}; use eager", arch.model_type),
-        }),
-        (Some(AttentionWay::MlaAbsorbed), _) => absorbed_way(arch, options),
-        (Some(way), _) => Ok(way),
-        (None, true) => Ok(AttentionWay::Sdpa),
-        (None, false) => Ok(AttentionWay::Eager),
+/// sdpa, unless transformers has none for the type; nothing where no layer attends.
+pub fn attention_way(arch: &Architecture, options: &Options) -> Result<Option<AttentionWay>, ModelError> {
+    let wrong = |why: String| Err(ModelError::Option { option: "--attention", why });
+    let (attends, kind) = (arch.main.attention.is_some(), &arch.model_type);
+    match (options.attention, arch.main.sdpa) {
+        (Some(way), _) if !attends => wrong(format!("{}: {kind} has no attention", way.name())),
+        (None, _) if !attends => Ok(None),
+        (Some(AttentionWay::Sdpa), false) => wrong(format!("sdpa: transformers has none for {kind}; use eager")),
+        (Some(AttentionWay::MlaAbsorbed), _) => absorbed_way(arch, options).map(Some),
+        (Some(way), _) => Ok(Some(way)),
+        (None, true) => Ok(Some(AttentionWay::Sdpa)),
+        (None, false) => Ok(Some(AttentionWay::Eager)),
     }
 }
 
 fn absorbed_way(arch: &Architecture, options: &Options) -> Result<AttentionWay, ModelError> {
     let wrong = |why: String| Err(ModelError::Option { option: "--attention", why });
-    if !matches!(arch.attention.projections, Projections::Latent(_)) {
+    let latent = arch.main.attention.as_ref().is_some_and(|a| matches!(a.projections, Projections::Latent(_)));
+    if !latent {
         return wrong(format!("mla-absorbed: {} has no latent attention", arch.model_type));
     }
     match options.phase() {
@@ -73,9 +81,9 @@ fn absorbed_way(arch: &Architecture, options: &Options) -> Result<AttentionWay, 
 }
 
 /// Layers that issue the same calls, with how many there are, in order of the first of each.
-fn kinds(arch: &Architecture) -> Vec<(Layer, u64)> {
+fn kinds(stack: &Stack) -> Vec<(Layer, u64)> {
     let mut kinds: Vec<(Layer, u64)> = Vec::new();
-    for layer in &arch.layers {
+    for layer in &stack.layers {
         match kinds.iter_mut().find(|(kind, _)| kind == layer) {
             Some((_, count)) => *count += 1,
             None => kinds.push((*layer, 1)),
@@ -90,232 +98,133 @@ fn push(workload: &mut Workload, calls: &[Call], times: u64) {
     }
 }
 
-fn hidden_state(arch: &Architecture, run: &Run) -> View {
-    View::contiguous(&[run.batch, run.queries, arch.hidden], run.dtype)
+/// The encoder's own pass beside `run`, which is the other stack's.
+fn encoder_run(arch: &Architecture, run: &Run) -> Run {
+    let queries = match arch.attends_encoder() {
+        true => run.encoded,
+        // An image's patches and a token for the whole.
+        false => arch.encoder.as_ref().and_then(|e| e.patches.as_ref()).map_or(1, |p| p.tokens(run.image)),
+    };
+    Run { queries, cache: None, encoded: 0, ..*run }
 }
 
 fn forward(arch: &Architecture, run: &Run, logits: Logits, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, run)?;
-    push(workload, stem(arch, run).tape.calls(), 1);
-    all_layers(arch, run, &kinds(arch), workload);
-    push(workload, head(arch, run, logits).tape.calls(), 1);
+    let one_stack = |stack: &Stack, run: &Run, logits: Logits, workload: &mut Workload| {
+        push(workload, stem(stack, run).tape.calls(), 1);
+        all_layers(stack, run, &kinds(stack), workload);
+        push(workload, head(stack, run, logits).tape.calls(), 1);
+    };
+    if let Some(encoder) = arch.encoder.as_ref().filter(|_| !run.encoded_is_cached) {
+        one_stack(encoder, &encoder_run(arch, run), Logits::All, workload);
+    }
+    one_stack(&arch.main, run, logits, workload);
+    if let Some(piece) = paired(arch, run) {
+        push(workload, piece.tape.calls(), 1);
+    }
     Ok(())
+}
+
+fn paired(arch: &Architecture, run: &Run) -> Option<Piece> {
+    arch.pair.as_ref().map(|_| pair(run.batch, arch.main.vocabulary, run))
 }
 
 /// One token after the other. Only the layers see how long the past is, so the rest is issued once
 /// for all steps.
 fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, &Run { past: first.past + steps, ..*first })?;
-    let kinds = kinds(arch);
+    let stack = &arch.main;
+    let kinds = kinds(stack);
     let times = steps as u64;
+    // A state has the same size after every token.
+    if stack.attention.is_none() && steps > 0 {
+        push(workload, stem(stack, first).tape.calls(), times);
+        for (layer, count) in &kinds {
+            push(workload, one_layer(stack, layer, first).tape.calls(), *count * times);
+        }
+        push(workload, head(stack, first, Logits::All).tape.calls(), times);
+        return Ok(());
+    }
     for step in 0..steps {
         if step == 0 {
-            push(workload, stem(arch, first).tape.calls(), times);
+            push(workload, stem(stack, first).tape.calls(), times);
         }
-        all_layers(arch, &Run { past: first.past + step, ..*first }, &kinds, workload);
+        all_layers(stack, &Run { past: first.past + step, ..*first }, &kinds, workload);
         if step == 0 {
-            push(workload, head(arch, first, Logits::All).tape.calls(), times);
+            push(workload, head(stack, first, Logits::All).tape.calls(), times);
         }
     }
     Ok(())
 }
 
-fn all_layers(arch: &Architecture, run: &Run, kinds: &[(Layer, u64)], workload: &mut Workload) {
+fn all_layers(stack: &Stack, run: &Run, kinds: &[(Layer, u64)], workload: &mut Workload) {
     for (layer, count) in kinds {
-        push(workload, one_layer(arch, layer, run).tape.calls(), *count);
+        push(workload, one_layer(stack, layer, run).tape.calls(), *count);
     }
 }
 
-/// Forward, then everything backwards: the head, the layers from the last, the stem.
+/// The parts of a stack for a training step.
+struct Section {
+    stem: Piece,
+    layers: Vec<(Piece, u64)>,
+    head: Piece,
+}
+
+impl Section {
+    fn new(stack: &Stack, run: &Run) -> Section {
+        let layers = kinds(stack).into_iter().map(|(layer, count)| (one_layer(stack, &layer, run), count));
+        Section { stem: stem(stack, run), layers: layers.collect(), head: head(stack, run, Logits::All) }
+    }
+
+    fn forward(&self, workload: &mut Workload) {
+        push(workload, self.stem.tape.calls(), 1);
+        for (layer, count) in &self.layers {
+            push(workload, layer.tape.calls(), *count);
+        }
+        push(workload, self.head.tape.calls(), 1);
+    }
+
+    /// Everything from the head back to the stem.
+    fn backward(mut self, stack: &Stack, recompute: bool, workload: &mut Workload) {
+        push(workload, self.head.backward(), 1);
+        order_backward(stack, &mut self.layers);
+        for (layer, count) in &mut self.layers {
+            if recompute {
+                let again = |call: &Call| Call { pass: Pass::Recompute, ..call.clone() };
+                push(workload, &layer.tape.calls().iter().map(again).collect::<Vec<_>>(), *count);
+            }
+            push(workload, layer.backward(), *count);
+        }
+        push(workload, self.stem.backward(), 1);
+    }
+}
+
+/// Forward, then everything backwards.
 fn train(arch: &Architecture, run: &Run, recompute: bool, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, run)?;
-    let mut stem = stem(arch, run);
-    let mut layers: Vec<(Piece, u64)> =
-        kinds(arch).into_iter().map(|(layer, count)| (one_layer(arch, &layer, run), count)).collect();
-    let mut head = head(arch, run, Logits::All);
-
-    push(workload, stem.tape.calls(), 1);
-    for (layer, count) in &layers {
-        push(workload, layer.tape.calls(), *count);
+    let encoder = arch.encoder.as_ref().map(|stack| (Section::new(stack, &encoder_run(arch, run)), stack));
+    let main = Section::new(&arch.main, run);
+    if let Some((section, _)) = &encoder {
+        section.forward(workload);
     }
-    push(workload, head.tape.calls(), 1);
-
-    push(workload, head.backward(), 1);
-    order_backward(arch, &mut layers);
-    for (layer, count) in &mut layers {
-        if recompute {
-            let again = |call: &Call| Call { pass: Pass::Recompute, ..call.clone() };
-            push(workload, &layer.tape.calls().iter().map(again).collect::<Vec<_>>(), *count);
-        }
-        push(workload, layer.backward(), *count);
+    main.forward(workload);
+    if let Some(mut piece) = paired(arch, run) {
+        push(workload, piece.tape.calls(), 1);
+        push(workload, piece.backward(), 1);
     }
-    push(workload, stem.backward(), 1);
+    main.backward(&arch.main, recompute, workload);
+    if let Some((section, stack)) = encoder {
+        section.backward(stack, recompute, workload);
+    }
     Ok(())
 }
 
 /// The kinds of layers in the order the backward pass meets them.
-fn order_backward(arch: &Architecture, layers: &mut Vec<(Piece, u64)>) {
-    let kinds = kinds(arch);
-    let last_of = |kind: &Layer| arch.layers.iter().rposition(|layer| layer == kind);
+fn order_backward(stack: &Stack, layers: &mut Vec<(Piece, u64)>) {
+    let kinds = kinds(stack);
+    let last_of = |kind: &Layer| stack.layers.iter().rposition(|layer| layer == kind);
     let mut order: Vec<usize> = (0..kinds.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(last_of(&kinds[i].0)));
     let mut taken: Vec<Option<(Piece, u64)>> = std::mem::take(layers).into_iter().map(Some).collect();
     layers.extend(order.into_iter().filter_map(|i| taken[i].take()));
-}
-
-/// A part of the model with its tape, from what comes in to what goes out. What passes between
-/// the parts is always row-major, so each can be run on its own.
-struct Piece {
-    tape: Tape,
-    input: Var,
-    output: Var,
-}
-
-impl Piece {
-    /// The calls of the backward pass, for a row-major gradient.
-    fn backward(&mut self) -> &[Call] {
-        let forward = self.tape.calls().len();
-        let view = self.tape.view(self.output);
-        let gradient = View::contiguous(&view.size, view.dtype);
-        let reached = self.tape.backward(self.output, gradient, self.input);
-        debug_assert!(reached.is_none_or(|g| g.is_contiguous()), "a gradient leaves its part row-major");
-        &self.tape.calls()[forward..]
-    }
-}
-
-/// What comes before the layers: the angles, and a projection of narrow embeddings.
-fn stem(arch: &Architecture, run: &Run) -> Piece {
-    let mut tape = Tape::new(run.training);
-    if let Some(rotary) = &arch.attention.rotary {
-        let slides = |slides: bool| arch.layers.iter().any(|l| l.window.is_some() == slides);
-        let times = if rotary.per_layer_type { usize::from(slides(true)) + usize::from(slides(false)) } else { 1 };
-        (0..times).for_each(|_| angles(&mut tape, rotary, run));
-    }
-    if let Some(patches) = &arch.patches {
-        let (input, output) = cut_image(&mut tape, patches, arch.hidden, run);
-        return Piece { tape, input, output };
-    }
-    let tokens = View::contiguous(&[run.batch, run.queries, arch.token_width], run.dtype);
-    let input = tape.input(tokens);
-    let output = match &arch.project_in {
-        Some(projection) => linear(&mut tape, input, projection, &join("", &projection.at), run.dtype),
-        None => input,
-    };
-    Piece { tape, input, output }
-}
-
-fn one_layer(arch: &Architecture, layer: &Layer, run: &Run) -> Piece {
-    let mut tape = Tape::new(run.training);
-    let input = tape.input(hidden_state(arch, run));
-    let output = block(&mut tape, input, arch, layer, run);
-    debug_assert!(tape.view(output).is_contiguous());
-    Piece { tape, input, output }
-}
-
-fn block(tape: &mut Tape, x: Var, arch: &Architecture, layer: &Layer, run: &Run) -> Var {
-    let path = join(&arch.layers_at, "*");
-    let facts = &arch.block;
-    let normed = |tape: &mut Tape, x: Var, name: &Option<String>| match name {
-        // It keeps the residual stream row-major: without a backward pass there is nothing to record.
-        Some(_) if run.training => norm(tape, x, arch.norm),
-        _ => x,
-    };
-    let attend = |tape: &mut Tape, x: Var| attention(tape, x, &arch.attention, layer, &path, run);
-    let feed = |tape: &mut Tape, x: Var| match &arch.experts {
-        Some(facts) if layer.sparse => experts(tape, x, facts, &path, run),
-        _ => mlp(tape, x, &arch.mlp, &path, run.dtype),
-    };
-    if facts.norm_after_residual {
-        let found = attend(tape, x);
-        let x = tape.add(x, found);
-        let x = normed(tape, x, &facts.attention_norm);
-        let fed = feed(tape, x);
-        let x = tape.add(x, fed);
-        return normed(tape, x, &facts.mlp_norm);
-    }
-    let before = normed(tape, x, &facts.attention_norm);
-    let found = attend(tape, before);
-    let found = normed(tape, found, &facts.attention_after);
-    let residual = tape.add(x, found);
-    let mlp_input = match (facts.parallel, &facts.mlp_norm) {
-        (true, None) => before,
-        (true, name) => normed(tape, x, name),
-        (false, name) => normed(tape, residual, name),
-    };
-    let fed = feed(tape, mlp_input);
-    let fed = normed(tape, fed, &facts.mlp_after);
-    tape.add(residual, fed)
-}
-
-/// What comes after the layers: the last norm, a projection back, the logits.
-fn head(arch: &Architecture, run: &Run, logits: Logits) -> Piece {
-    let mut tape = Tape::new(run.training);
-    let input = tape.input(hidden_state(arch, run));
-    let mut x = input;
-    if arch.final_norm.is_some() && run.training {
-        x = norm(&mut tape, x, arch.norm);
-    }
-    if let Some(projection) = &arch.project_out {
-        x = linear(&mut tape, x, projection, &join("", &projection.at), run.dtype);
-    }
-    if let Some((transform, _)) = &arch.head_transform {
-        x = linear(&mut tape, x, transform, &join("", &transform.at), run.dtype);
-        x = tape.map(x);
-        x = norm(&mut tape, x, arch.norm);
-    }
-    if logits == Logits::Last {
-        x = tape.narrow(x, 1, 1);
-    }
-    if arch.head_of_first {
-        x = tape.select(x, 1);
-    }
-    let output = match &arch.head {
-        Some(head) => linear(&mut tape, x, head, &join("", &head.at), run.dtype),
-        None => x,
-    };
-    Piece { tape, input, output }
-}
-
-/// Bytes of keys and values kept for `tokens` tokens of each sequence.
-pub fn cache_bytes(arch: &Architecture, batch: i64, tokens: i64, kind: CacheKind, dtype: DType) -> u128 {
-    let facts = &arch.attention;
-    // The new Falcon decoder caches keys after they were repeated to all heads.
-    let width = match &facts.projections {
-        Projections::Fused { split: Split::Groups, .. } => 2 * facts.heads * facts.head_dim,
-        // One latent in place of keys and values.
-        Projections::Latent(latent) => latent.kv_rank + latent.rotated,
-        _ => 2 * facts.kv_heads * facts.head_dim,
-    };
-    let kept: u128 = arch
-        .layers
-        .iter()
-        .map(|layer| {
-            let places = if let CacheKind::Static(places) = kind { places } else { tokens };
-            layer.window.map_or(places, |window| window.min(places)) as u128
-        })
-        .sum();
-    kept * batch as u128 * width as u128 * u128::from(dtype.bytes())
-}
-
-/// Refuses what no stride could address.
-fn check_size(arch: &Architecture, run: &Run) -> Result<(), ModelError> {
-    let keys = match run.cache {
-        Some(CacheKind::Static(places)) => places.max(run.past + run.queries),
-        _ => run.past + run.queries,
-    };
-    let widest = crate::weights::weights(arch).iter().flat_map(|w| w.shape.clone()).max().unwrap_or(1);
-    let chosen = arch.experts.as_ref().map_or(1, |e| e.chosen);
-    let product = |extents: &[i64]| extents.iter().map(|&n| n as f64).product::<f64>();
-    let a = &arch.attention;
-    let largest = [
-        product(&[run.batch, run.queries, chosen, widest]),
-        product(&[run.batch, a.heads, run.queries, keys]),
-        product(&[run.batch, a.heads, keys, 2 * a.head_dim]),
-        arch.experts.as_ref().map_or(0.0, |e| product(&[e.count.max(run.batch * chosen), 2 * e.inner, arch.hidden])),
-    ];
-    if largest.iter().any(|&n| n > 2f64.powi(60)) {
-        let why = "makes tensors of more than 2^60 elements".into();
-        return Err(ModelError::Option { option: "--batch, --seq or the config", why });
-    }
-    Ok(())
 }

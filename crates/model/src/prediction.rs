@@ -1,13 +1,15 @@
 //! A model that was read, and what it answers.
 
-use crate::architecture::{Architecture, Patches};
+use crate::architecture::Architecture;
 use crate::config::Config;
 use crate::declaration::{declaration, known_types};
 use crate::error::ModelError;
 use crate::expr::Value;
-use crate::options::{CacheKind, Logits, Options, Phase};
-use crate::predict::{attention_way, cache_bytes, predict};
+use crate::options::{AttentionWay, CacheKind, Logits, Options, Phase};
+use crate::predict::{attention_way, predict};
 use crate::presets::preset;
+use crate::settle::{set_load, settle};
+use crate::sizes::cached_numbers;
 use crate::weights::parameters;
 use gemwright_core::{DType, Source, Workload, nearest};
 use serde_json::json;
@@ -67,7 +69,7 @@ impl Model {
             let nearest = nearest(&found, known_types()).map(str::to_string);
             return Err(ModelError::UnknownType { file, found, nearest });
         };
-        let (env, absent) = self.config.resolve(&declared)?;
+        let (env, absent) = self.config.resolve(&declared.facts)?;
         let arch = Architecture::new(&declared, &self.config, &env, layers)?;
         if parameters(&arch) > MOST_PARAMETERS {
             let why = "describes more than 2^60 parameters".into();
@@ -77,6 +79,8 @@ impl Model {
             Some(Value::Int(x)) => format!("{name} = {x}"),
             Some(Value::Float(x)) => format!("{name} = {x}"),
             Some(Value::Bool(x)) => format!("{name} = {x}"),
+            Some(Value::Text(x)) => format!("{name} = {x}"),
+            Some(Value::List(x)) => format!("{name} = {x:?}"),
             _ => format!("{name} = null"),
         };
         Ok((arch, absent.iter().map(taken).collect()))
@@ -104,28 +108,24 @@ impl Model {
         if self.config.get("quantization_config").is_some_and(|x| !x.is_null()) {
             warnings.push("quantization_config is ignored: the products are those of unquantised weights".into());
         }
-        let tokens = self.tokens(options) + if options.phase() == Phase::Decode { options.past } else { 0 };
-        if let Some((at, rows)) = &arch.positions
-            && tokens > *rows
-        {
-            warnings.push(format!("{tokens} positions are more than the {rows} that {at} holds: the real model fails"));
+        let past = if options.phase() == Phase::Decode { options.past } else { 0 };
+        let encoded = arch.encoder.as_ref().zip(options.encoder_seq);
+        let given = [Some((&arch.main, tokens(arch, options) + past)), encoded];
+        for (stack, tokens) in given.into_iter().flatten() {
+            if let Some((at, rows)) = &stack.positions
+                && tokens > *rows
+            {
+                let why = format!("{tokens} positions are more than the {rows} that {at} holds: the real model fails");
+                warnings.push(why);
+            }
         }
         warnings
-    }
-
-    fn tokens(&self, options: &Options) -> i64 {
-        match options.phase() {
-            Phase::Decode => 1,
-            Phase::Generate => options.seq() + options.steps,
-            Phase::Prefill | Phase::Forward | Phase::Train => options.seq(),
-        }
     }
 
     /// The calls the model runs in a phase.
     pub fn predict(&self, options: &Options) -> Result<Prediction, ModelError> {
         let (mut arch, absent) = self.architecture(options.layers)?;
-        let options = &settled(options, &arch)?;
-        check(options)?;
+        let options = &settle(options, &arch)?;
         set_load(&mut arch, options)?;
         let dtype = self.dtype(options)?;
         let mut workload = Workload::default();
@@ -134,27 +134,32 @@ impl Model {
         workload.warnings = self.warnings(&absent, &arch, options);
         predict(&arch, options, dtype, &mut workload)?;
 
-        let past = if options.phase() == Phase::Decode { options.past } else { options.seq() };
-        let decode_step = if arch.encoder {
+        let queries = options.queries(arch.attends_encoder());
+        let past = if options.phase() == Phase::Decode { options.past } else { queries };
+        let kept = |batch: i64, tokens: i64, kind: CacheKind| {
+            let encoded = options.encoder_seq.unwrap_or(0);
+            cached_numbers(&arch, batch, encoded, tokens, kind) * u128::from(dtype.bytes())
+        };
+        let decode_step = if arch.main.encoder {
             None
         } else {
             let phase = Some(Phase::Decode);
             let step = Options { phase, batch: 1, past, cache: CacheKind::Dynamic, ..options.clone() };
             let mut workload = Workload::default();
             predict(&arch, &step, dtype, &mut workload)?;
-            Some((workload, cache_bytes(&arch, 1, past + 1, CacheKind::Dynamic, dtype)))
+            Some((workload, kept(1, past + 1, CacheKind::Dynamic)))
         };
-        let tokens = self.tokens(options);
+        let tokens = tokens(&arch, options);
         let seen = if options.phase() == Phase::Decode { options.past + 1 } else { tokens };
         let keeps = match options.phase() {
-            Phase::Prefill => arch.prefill_caches,
+            Phase::Prefill => arch.main.prefill_caches,
             Phase::Decode | Phase::Generate => true,
             Phase::Forward | Phase::Train => false,
         };
         Ok(Prediction {
             dtype,
             weight_bytes: parameters(&arch) * u128::from(dtype.bytes()),
-            cache_bytes: keeps.then(|| cache_bytes(&arch, options.batch, seen, options.cache, dtype)),
+            cache_bytes: keeps.then(|| kept(options.batch, seen, options.cache)),
             tokens: tokens as u64,
             decode_step,
             phase: options.phase(),
@@ -170,20 +175,25 @@ impl Model {
             ("phase", json!(phase.name())),
             ("batch", json!(options.batch)),
         ];
-        match phase {
-            Phase::Decode => facts.push(("past", json!(options.past))),
-            _ if options.image.is_some() => facts.push(("image", json!(options.image))),
-            _ => facts.push(("seq", json!(options.seq()))),
-        }
+        let text = arch.stacks().any(|stack| stack.tokens.is_some());
+        let decoder = arch.attends_encoder();
+        let shown = [
+            ("past", (phase == Phase::Decode).then_some(options.past)),
+            ("image", options.image),
+            ("encoder_seq", options.encoder_seq.filter(|_| decoder)),
+            ("decoder_seq", options.decoder_seq.filter(|_| decoder && phase != Phase::Decode)),
+            ("seq", options.seq.filter(|_| text && !decoder && phase != Phase::Decode)),
+        ];
+        facts.extend(shown.into_iter().filter_map(|(name, n)| Some((name, json!(n?)))));
         if phase == Phase::Generate {
             facts.push(("steps", json!(options.steps)));
         }
-        facts.push(("attention", json!(attention_way(arch, options)?.name())));
+        facts.push(("attention", json!(attention_way(arch, options)?.map_or("none", AttentionWay::name))));
         facts.push(("dtype", json!(dtype.name())));
         if let Some(layers) = options.layers {
             facts.push(("layers", json!(layers)));
         }
-        if let Some(experts) = options.experts.filter(|_| arch.experts.is_some()) {
+        if let Some(experts) = options.experts.filter(|_| arch.main.experts.is_some()) {
             facts.push(("experts", json!(experts.name())));
         }
         if let Some(load) = &options.expert_load {
@@ -203,93 +213,15 @@ impl Model {
     }
 }
 
-/// The load of the experts, where it was given.
-fn set_load(arch: &mut Architecture, options: &Options) -> Result<(), ModelError> {
-    let Some(load) = &options.expert_load else { return Ok(()) };
-    let set = match &mut arch.experts {
-        Some(experts) => experts.set_load(load),
-        None => Err(format!("is for models with experts; {} has none", arch.model_type)),
-    };
-    set.map_err(|why| ModelError::Option { option: "--expert-load", why })
+/// Tokens of each sequence that pass through the stack that makes them.
+fn tokens(arch: &Architecture, options: &Options) -> i64 {
+    let queries = options.queries(arch.attends_encoder());
+    match options.phase() {
+        Phase::Decode => 1,
+        Phase::Generate => queries + options.steps,
+        Phase::Prefill | Phase::Forward | Phase::Train => queries,
+    }
 }
 
-/// What was not asked for, as the kind of model has it.
-fn settled(options: &Options, arch: &Architecture) -> Result<Options, ModelError> {
-    if options.image.is_some() && arch.patches.is_none() {
-        let why = format!("is for vision models; {} reads text", arch.model_type);
-        return Err(ModelError::Option { option: "--image", why });
-    }
-    if !arch.encoder {
-        return Ok(Options { phase: Some(options.phase()), seq: Some(options.seq()), ..options.clone() });
-    }
-    let phase = options.phase.unwrap_or(Phase::Forward);
-    if !matches!(phase, Phase::Forward | Phase::Train) {
-        let why = format!("{}: {} is an encoder; it has forward and train", phase.name(), arch.model_type);
-        return Err(ModelError::Option { option: "--phase", why });
-    }
-    if let Some(patches) = &arch.patches {
-        return settled_image(options, patches, phase);
-    }
-    let own = arch.positions.as_ref().map_or(options.seq(), |(_, rows)| *rows);
-    Ok(Options { phase: Some(phase), seq: Some(options.seq.unwrap_or(own)), ..options.clone() })
-}
-
-/// An image's tokens: its patches and one for the whole.
-fn settled_image(options: &Options, patches: &Patches, phase: Phase) -> Result<Options, ModelError> {
-    let image = options.image.unwrap_or(patches.image);
-    let wrong = |why: String| Err(ModelError::Option { option: "--image", why });
-    if !(patches.side..=1 << 14).contains(&image) {
-        return wrong(format!("is {image}; it must be from {} (one patch) to {}", patches.side, 1 << 14));
-    }
-    if image != patches.image && !patches.any_image {
-        return wrong(format!("is {image}; this model takes images of {} only", patches.image));
-    }
-    if options.seq.is_some() {
-        return Err(ModelError::Option { option: "--seq", why: "is for texts; an image has --image".into() });
-    }
-    let along = image / patches.side;
-    Ok(Options { phase: Some(phase), seq: Some(along * along + 1), image: Some(image), ..options.clone() })
-}
-
-/// The most of anything that can be asked for.
-const MOST: i64 = 1 << 24;
+/// More parameters than a model can have.
 const MOST_PARAMETERS: u128 = 1 << 60;
-/// Every step has a call of its own in the list.
-const MOST_STEPS: i64 = 1 << 17;
-
-fn check(options: &Options) -> Result<(), ModelError> {
-    let bounds = [("--batch", options.batch, 1), ("--seq", options.seq(), 1), ("--past", options.past, 0)];
-    for (option, value, least) in bounds {
-        if !(least..=MOST).contains(&value) {
-            return Err(ModelError::Option { option, why: format!("is {value}; it must be from {least} to {MOST}") });
-        }
-    }
-    if !(0..=MOST_STEPS).contains(&options.steps) {
-        let why = format!("is {}; it must be from 0 to {MOST_STEPS}", options.steps);
-        return Err(ModelError::Option { option: "--steps", why });
-    }
-    if options.phase() == Phase::Train && options.logits == Some(Logits::Last) {
-        let why = "last: the loss of a training step is over all positions".into();
-        return Err(ModelError::Option { option: "--logits", why });
-    }
-    if options.recompute && options.phase() != Phase::Train {
-        let why = "repeats forward calls in the backward pass: it needs --phase train".into();
-        return Err(ModelError::Option { option: "--recompute", why });
-    }
-    if let CacheKind::Static(places) = options.cache {
-        let needed = match options.phase() {
-            Phase::Prefill => options.seq(),
-            Phase::Decode => options.past + 1,
-            Phase::Generate => options.seq() + options.steps,
-            Phase::Forward | Phase::Train => {
-                let why = format!("static:{places}: --phase {} keeps no cache", options.phase().name());
-                return Err(ModelError::Option { option: "--cache", why });
-            }
-        };
-        if !(needed..=MOST).contains(&places) {
-            let why = format!("static:{places} must have from {needed} (all tokens) to {MOST} places");
-            return Err(ModelError::Option { option: "--cache", why });
-        }
-    }
-    Ok(())
-}

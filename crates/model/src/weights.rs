@@ -1,6 +1,9 @@
 //! Every parameter of a model: its name and its shape.
 
-use crate::architecture::{Architecture, Experts, Linear, Mlp, Projections, Up};
+use crate::architecture::{
+    Architecture, Attention, ConvLayer, ConvStep, Convolution, Experts, Linear, Mlp, Projections, Scan, Stack, Stages,
+    StateSpace, Up,
+};
 use crate::blocks::join;
 use crate::declaration::{Core, LinearWay, NormKind, NormOver, Stored};
 
@@ -42,6 +45,38 @@ impl List {
         }
     }
 
+    /// A convolution over `places` dimensions.
+    fn convolution(&mut self, path: &str, c: &Convolution, places: usize) {
+        let at = join(path, &c.at);
+        let shape = [&[c.outputs, c.inputs / c.groups], &vec![c.kernel; places][..]].concat();
+        self.add(&at, "weight", &shape);
+        if c.bias {
+            self.add(&at, "bias", &[c.outputs]);
+        }
+        self.norm(path, &c.norm, NormKind::Layer, &[c.outputs]);
+    }
+
+    fn steps(&mut self, path: &str, steps: &[ConvStep]) {
+        for step in steps {
+            match step {
+                ConvStep::Convolution(c) => self.convolution(path, c, 2),
+                ConvStep::Linear(l) => self.linear(path, l),
+                ConvStep::Norm { at, width } => self.norm(path, &Some(at.clone()), NormKind::Layer, &[*width]),
+                ConvStep::Activation | ConvStep::MaxPool => {}
+            }
+        }
+    }
+
+    fn conv_layer(&mut self, path: &str, layer: &ConvLayer) {
+        self.steps(path, &layer.steps);
+        if let Some(shortcut) = &layer.shortcut {
+            self.convolution(path, shortcut, 2);
+        }
+        if let Some(factor) = &layer.factor {
+            self.add(path, factor, &[layer.width]);
+        }
+    }
+
     fn norm(&mut self, path: &str, name: &Option<String>, kind: NormKind, shape: &[i64]) {
         let Some(name) = name else { return };
         let path = join(path, name);
@@ -54,16 +89,33 @@ impl List {
 
 /// All parameters, a tied head left out.
 pub fn weights(arch: &Architecture) -> Vec<Weight> {
+    let factor = arch.pair.iter().map(|name| Weight { name: name.clone(), shape: Vec::new(), repeat: 1 });
+    arch.stacks().flat_map(of_stack).chain(factor).collect()
+}
+
+/// All parameters of one stack.
+pub fn of_stack(arch: &Stack) -> Vec<Weight> {
     let mut list = List { weights: Vec::new(), repeat: 1 };
-    if let Some(tokens) = &arch.tokens {
-        list.add(tokens, "weight", &[arch.vocabulary, arch.token_width]);
+    if let Some((at, rows)) = &arch.tokens {
+        list.add(at, "weight", &[*rows, arch.token_width]);
     }
     if let Some(patches) = &arch.patches {
-        for (at, rows) in &patches.tables {
-            list.add(at, "", &[*rows, arch.hidden]);
+        for table in &patches.tables {
+            list.add(&table.at, "", &[table.rows, table.width]);
         }
         list.add(&patches.at, "weight", &[arch.hidden, patches.channels, patches.side, patches.side]);
-        list.add(&patches.at, "bias", &[arch.hidden]);
+        if patches.bias {
+            list.add(&patches.at, "bias", &[arch.hidden]);
+        }
+    }
+    for convolution in arch.features.iter().flat_map(|f| &f.convolutions) {
+        list.convolution("", convolution, 1);
+    }
+    if let Some(facts) = &arch.stages {
+        stages(facts, &mut list);
+    }
+    for table in &arch.tables {
+        list.add(&table.at, "", &[table.rows, table.width]);
     }
     if let Some((at, rows)) = &arch.positions {
         list.add(at, "weight", &[*rows, arch.hidden]);
@@ -94,19 +146,38 @@ pub fn weights(arch: &Architecture) -> Vec<Weight> {
     list.weights
 }
 
-fn layer(arch: &Architecture, list: &mut List) {
+fn layer(arch: &Stack, list: &mut List) {
     let path = join(&arch.layers_at, "*");
     let block = &arch.block;
     if !arch.norm_plain {
-        for name in [&block.attention_norm, &block.attention_after, &block.mlp_norm, &block.mlp_after] {
+        let norms =
+            [&block.attention_norm, &block.attention_after, &block.cross_norm, &block.mlp_norm, &block.mlp_after];
+        for name in norms {
             list.norm(&path, name, arch.norm, &[arch.hidden]);
         }
     }
     for name in &block.factors {
         list.add(&path, name, &[arch.hidden]);
     }
-    let facts = &arch.attention;
-    let at = join(&path, &facts.at);
+    for facts in [&arch.attention, &arch.cross].into_iter().flatten() {
+        attention(facts, &path, list);
+    }
+    if let Some(facts) = &arch.state_space {
+        state_space(facts, &path, list);
+    }
+    let sparse = arch.layers.iter().filter(|layer| layer.sparse).count() as i64;
+    list.repeat = arch.layers.len() as i64 - sparse;
+    if let Some(facts) = &arch.mlp {
+        mlp(facts, &path, list);
+    }
+    list.repeat = sparse;
+    if let Some(facts) = &arch.experts {
+        experts(facts, arch.hidden, &path, list);
+    }
+}
+
+fn attention(facts: &Attention, path: &str, list: &mut List) {
+    let at = join(path, &facts.at);
     match &facts.projections {
         Projections::Latent(latent) => {
             latent.q.iter().chain([&latent.kv_down, &latent.kv_up]).for_each(|l| list.linear(&at, l));
@@ -139,12 +210,42 @@ fn layer(arch: &Architecture, list: &mut List) {
             }
         }
     }
-    let sparse = arch.layers.iter().filter(|layer| layer.sparse).count() as i64;
-    list.repeat = arch.layers.len() as i64 - sparse;
-    mlp(&arch.mlp, &path, list);
-    list.repeat = sparse;
-    if let Some(facts) = &arch.experts {
-        experts(facts, arch.hidden, &path, list);
+}
+
+fn state_space(facts: &StateSpace, path: &str, list: &mut List) {
+    let at = join(path, &facts.at);
+    let convolution = join(&at, "conv1d");
+    list.add(&convolution, "weight", &[facts.convolved, 1, facts.kernel]);
+    if facts.convolution_bias {
+        list.add(&convolution, "bias", &[facts.convolved]);
+    }
+    list.linear(&at, &facts.input);
+    match &facts.scan {
+        Scan::Channels { x, dt } => {
+            list.linear(&at, x);
+            list.linear(&at, dt);
+            list.add(&at, "A_log", &[facts.inner, facts.state]);
+            list.add(&at, "D", &[facts.inner]);
+        }
+        Scan::Heads { heads, .. } => {
+            for name in ["A_log", "D", "dt_bias"] {
+                list.add(&at, name, &[*heads]);
+            }
+            list.add(&join(&at, "norm"), "weight", &[facts.inner]);
+        }
+    }
+    list.linear(&at, &facts.out);
+}
+
+fn stages(facts: &Stages, list: &mut List) {
+    list.steps("", &facts.stem);
+    for (number, stage) in facts.list.iter().enumerate() {
+        let path = join(&facts.at, &number.to_string());
+        list.steps(&path, &stage.before);
+        for layer in 0..stage.depth {
+            let at = join(&path, &format!("layers.{layer}"));
+            list.conv_layer(&at, if layer == 0 { &stage.first } else { &stage.rest });
+        }
     }
 }
 

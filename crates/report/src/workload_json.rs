@@ -194,20 +194,18 @@ fn convolution_fields<M: SerializeMap>(c: &Convolution, backward: bool, out: &mu
     out.serialize_entry("a", &c.input)?;
     out.serialize_entry("b", &c.weight)?;
     if backward {
-        let [input, weight, bias] = c.wanted;
         out.serialize_entry("bias", &None::<u8>)?;
         out.serialize_entry("grad", &c.out)?;
         out.serialize_entry("output_mask", &c.wanted)?;
-        let gradients = [Some(c.input).filter(|_| input), Some(c.weight).filter(|_| weight), c.bias.filter(|_| bias)];
-        out.serialize_entry("out", &gradients)?;
+        out.serialize_entry("out", &c.gradients())?;
     } else {
         out.serialize_entry("bias", &c.bias)?;
         out.serialize_entry("out", &c.out)?;
     }
-    for (name, pair) in [("stride", c.stride), ("padding", c.padding), ("dilation", c.dilation)] {
-        out.serialize_entry(name, &pair)?;
+    for (name, numbers) in [("stride", c.stride), ("padding", c.padding), ("dilation", c.dilation)] {
+        out.serialize_entry(name, &numbers)?;
     }
-    out.serialize_entry("output_padding", &[0, 0])?;
+    out.serialize_entry("output_padding", &vec![0; c.stride.len()])?;
     out.serialize_entry("transposed", &false)?;
     out.serialize_entry("groups", &c.groups)
 }

@@ -153,9 +153,10 @@ fn extents(call: &Call) -> Vec<Cell> {
         Operands::Convolution(c) => {
             let p = c.product();
             let mut cells: Vec<Cell> = [p.batch, p.m, p.n, p.k].into_iter().map(Cell::from).collect();
-            let kernel = format!("{}x{} kernel", c.weight.size[2], c.weight.size[3]);
-            let step = format!("step {}x{}", c.stride[0], c.stride[1]);
-            cells.extend([dtype, kernel.into(), step.into()]);
+            let joined = |numbers: &[i64]| numbers.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
+            let each = if c.is_depthwise() { ", depthwise" } else { "" };
+            let kernel = format!("{} kernel{each}", joined(&c.weight.size[2..]));
+            cells.extend([dtype, kernel.into(), format!("step {}", joined(&c.stride)).into()]);
             cells
         }
         Operands::Attention(a) => {

@@ -52,6 +52,14 @@ fn mask(facts: &Facts, layer: &Layer, run: &Run, keys: i64) -> Option<View> {
             Some(View::contiguous(&[run.batch, facts.heads, run.queries, keys], run.dtype))
         }
         MaskRule::Always => plain,
+        MaskRule::Zeros => Some(View::contiguous(&[1, facts.heads, run.queries, keys], run.dtype)),
+        MaskRule::Distance => {
+            let table = View::contiguous(&[run.queries, keys, facts.heads], run.dtype);
+            let bias = table.transpose(1, 2).transpose(0, 1).unsqueeze(0);
+            let after = View::contiguous(&[1, 1, run.queries, keys], DType::Bool);
+            let masked = facts.causal && run.queries > 1;
+            Some(if masked { View::pointwise(&[after, bias], true) } else { bias })
+        }
         MaskRule::ByWindow => {
             let reached = layer.window.is_some_and(|window| keys >= window);
             // Of a static cache most places are empty, which one query cannot tell without a mask.
@@ -97,7 +105,7 @@ fn sdpa(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) 
         k: &attention.k,
         v: &attention.v,
         mask: attention.mask.as_ref(),
-        mask_needs_grad: false,
+        mask_needs_grad: run.training && facts.mask == MaskRule::Distance,
         dropout: false,
         is_causal,
         enable_gqa,

@@ -4,7 +4,7 @@ use super::attend::{Heads, attend};
 use super::latent::{absorb, expand};
 use super::rotary::rotate;
 use super::{Run, join, linear, norm};
-use crate::architecture::{Attention, Layer, Projections, QkNorm};
+use crate::architecture::{Attention, Layer, Linear, Projections, QkNorm};
 use crate::declaration::{NormOver, RotaryKind, Split};
 use crate::options::{AttentionWay, CacheKind};
 use crate::tape::{Tape, Var};
@@ -35,19 +35,50 @@ pub fn attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path
     linear(tape, out, &facts.out, &join(&path, &facts.out.at), run.dtype)
 }
 
+/// Attention of the tokens to what the encoder made, whose keys and values are projected once.
+pub fn cross_attention(tape: &mut Tape, x: Var, facts: &Attention, layer: &Layer, path: &str, run: &Run) -> Var {
+    let path = join(path, &facts.at);
+    let Projections::Apart { q, k, v } = &facts.projections else {
+        panic!("cross-attention has q, k and v apart");
+    };
+    let q = query(tape, x, facts, q, &path, run);
+    let [k, v] = if run.encoded_is_cached {
+        let size = [run.batch, facts.kv_heads, run.encoded, facts.head_dim];
+        [(); 2].map(|()| tape.constant(View::contiguous(&size, run.dtype)))
+    } else {
+        let encoded = tape.input(View::contiguous(&[run.batch, run.encoded, k.inputs], run.dtype));
+        [k, v].map(|l| {
+            let out = linear(tape, encoded, l, &join(&path, &l.at), run.dtype);
+            let out = heads(tape, out, facts, facts.kv_heads, run, false);
+            match run.cache {
+                Some(_) => tape.constant(View::contiguous(&tape.view(out).size, run.dtype)),
+                None => out,
+            }
+        })
+    };
+    tape.enter(&join(&path, &facts.core_at));
+    let out = attend(tape, Heads { q, k, v }, facts, layer, run);
+    let out = tape.transpose(out, 1, 2);
+    let out = tape.reshape(out, &[run.batch, run.queries, facts.out.inputs]);
+    linear(tape, out, &facts.out, &join(&path, &facts.out.at), run.dtype)
+}
+
+/// The query's heads from its own projection.
+fn query(tape: &mut Tape, x: Var, facts: &Attention, q: &Linear, path: &str, run: &Run) -> Var {
+    let mut out = linear(tape, x, q, &join(path, &q.at), run.dtype);
+    if facts.scaled_query {
+        out = tape.scale(out);
+    }
+    heads(tape, out, facts, facts.heads, run, true)
+}
+
 /// q, k and v as \[batch, heads, tokens, dim\], normed where the model norms them; for a rotation
 /// that comes before the heads move forward, q and k are still \[batch, tokens, heads, dim\].
 fn project(tape: &mut Tape, x: Var, facts: &Attention, path: &Arc<str>, run: &Run) -> Heads {
     match &facts.projections {
         Projections::Latent(_) => unreachable!("a latent is expanded, not projected"),
         Projections::Apart { q, k, v } => {
-            let query = |tape: &mut Tape| {
-                let mut q_out = linear(tape, x, q, &join(path, &q.at), run.dtype);
-                if facts.scaled_query {
-                    q_out = tape.scale(q_out);
-                }
-                heads(tape, q_out, facts, facts.heads, run, true)
-            };
+            let query = |tape: &mut Tape| query(tape, x, facts, q, path, run);
             let first = (!facts.query_last).then(|| query(tape));
             let k_out = linear(tape, x, k, &join(path, &k.at), run.dtype);
             let k = heads(tape, k_out, facts, facts.kv_heads, run, true);
@@ -69,7 +100,7 @@ fn heads(tape: &mut Tape, x: Var, facts: &Attention, count: i64, run: &Run, posi
     let qk_norm = facts.qk_norm.as_ref().filter(|_| positioned);
     let over = |moment: &[NormOver]| qk_norm.filter(|n| moment.contains(&n.over));
     let x = normed(tape, x, over(&[NormOver::Width]));
-    let x = tape.reshape(x, &[run.batch, run.queries, count, facts.head_dim]);
+    let x = tape.reshape(x, &[run.batch, tape.size(x, 1), count, facts.head_dim]);
     let x = normed(tape, x, over(&[NormOver::Head, NormOver::EachHead]));
     let unmoved = facts.rotary.as_ref().is_some_and(|r| r.kind == RotaryKind::PartPairsUnmoved);
     if positioned && unmoved {
@@ -82,6 +113,7 @@ fn heads(tape: &mut Tape, x: Var, facts: &Attention, count: i64, run: &Run, posi
             let dtype = tape.view(x).dtype;
             tape.rows(x, dtype)
         }
+        None if facts.copied_heads => tape.contiguous(x),
         qk_norm => normed(tape, x, qk_norm),
     }
 }

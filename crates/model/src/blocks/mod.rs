@@ -3,6 +3,7 @@
 
 mod attend;
 mod attention;
+mod convolution;
 mod experts;
 mod latent;
 mod linear;
@@ -10,14 +11,18 @@ mod mlp;
 mod norm;
 mod patches;
 mod rotary;
+mod stages;
+mod state_space;
 
-pub use attention::attention;
+pub use attention::{attention, cross_attention};
 pub use experts::experts;
 pub use linear::linear;
 pub use mlp::mlp;
 pub use norm::norm;
-pub use patches::cut_image;
+pub use patches::{cut_image, read_features};
 pub use rotary::angles;
+pub use stages::stages;
+pub use state_space::state_space;
 
 use crate::options::{AttentionWay, CacheKind, ExpertsWay};
 use gemwright_core::DType;
@@ -34,6 +39,10 @@ pub struct Run {
     pub image: i64,
     /// Tokens per sequence seen before.
     pub past: i64,
+    /// Tokens of the encoder that are attended to.
+    pub encoded: i64,
+    /// Keys and values of the encoder are in the cache already.
+    pub encoded_is_cached: bool,
     /// How keys and values are kept; `None`: not at all.
     pub cache: Option<CacheKind>,
     /// Positions are given per sequence, not once for all.

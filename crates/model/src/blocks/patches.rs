@@ -1,37 +1,46 @@
-//! The start of a vision model.
+//! The start of a model that reads an image or a spectrogram.
 
+use super::convolution::convolution;
 use super::{Run, join};
-use crate::architecture::Patches;
+use crate::architecture::{Convolution, Features, Patches};
 use crate::tape::{Tape, Var};
-use gemwright_core::{Convolution, View};
+use gemwright_core::View;
 
 /// An image as tokens: a convolution whose steps are as wide as its kernel, a token before them, positions.
 pub fn cut_image(tape: &mut Tape, patches: &Patches, hidden: i64, run: &Run) -> (Var, Var) {
-    tape.enter(&join("", &patches.at));
-    let side = patches.side;
-    let along = run.image / side;
     let view = |size: &[i64]| View::contiguous(size, run.dtype);
-    let input = view(&[run.batch, patches.channels, run.image, run.image]);
-    let (weight, bias) = (view(&[hidden, patches.channels, side, side]), view(&[hidden]));
-    let out = view(&[run.batch, hidden, along, along]);
-    let convolution = Convolution {
-        input,
-        weight,
-        bias: Some(bias),
-        out,
-        stride: [side; 2],
-        padding: [0; 2],
-        dilation: [1; 2],
+    let image = tape.constant(view(&[run.batch, patches.channels, run.image, run.image]));
+    let cut = Convolution {
+        at: patches.at.clone(),
+        inputs: patches.channels,
+        outputs: hidden,
+        kernel: patches.side,
+        stride: patches.side,
+        padding: 0,
         groups: 1,
-        wanted: [false; 3],
+        bias: patches.bias,
+        norm: None,
     };
-    let (weight, bias) = (tape.input(weight), tape.input(bias));
-    let image = tape.constant(input);
-    let cut = tape.convolution(weight, Some(bias), convolution);
+    let cut = convolution(tape, image, &cut, &join("", &patches.at), run.dtype);
+    let along = run.image / patches.side;
     let cut = tape.reshape(cut, &[run.batch, hidden, along * along]);
     let cut = tape.transpose(cut, 1, 2);
     let whole = tape.input(view(&[1, 1, hidden]).expand(&[run.batch, 1, hidden]));
     let tokens = tape.cat(&[whole, cut], 1);
     let positions = tape.input(view(&[1, run.queries, hidden]));
     (image, tape.add(tokens, positions))
+}
+
+/// A spectrogram as tokens: convolutions along the time, each with an activation.
+pub fn read_features(tape: &mut Tape, features: &Features, run: &Run) -> (Var, Var) {
+    let size = [run.batch, features.channels, features.length];
+    let input = tape.constant(View::contiguous(&size, run.dtype));
+    let mut x = input;
+    for facts in &features.convolutions {
+        x = convolution(tape, x, facts, &join("", &facts.at), run.dtype);
+        x = tape.map(x);
+    }
+    let tokens = tape.transpose(x, 1, 2);
+    // Positions are added without a copy; but what reads the sum is a norm, to which its layout is nothing.
+    (input, tape.contiguous(tokens))
 }

@@ -31,13 +31,15 @@ pub(super) enum Back {
     Scaled,
     /// Repeated over the last dimension, times a number.
     Spread,
+    /// Repeated over height and width, times a number.
+    SpreadOverImages,
     /// Two products.
     Matrix { second_first: bool },
     /// Two batched products.
     Batch { second_first: bool },
     /// Two grouped products.
     Grouped { touched: f64 },
-    /// The gradients of a convolution's weight and bias.
+    /// The gradients of a convolution's input, weight and bias.
     Convolution(Convolution),
     /// A fused attention kernel's backward.
     Attention(Attention),
@@ -51,6 +53,7 @@ pub(super) struct Node {
     pub back: Back,
     pub module: Arc<str>,
     pub inside: bool,
+    pub times: u64,
 }
 
 /// The gradients found so far, one place a tensor.
@@ -82,6 +85,7 @@ impl Tape {
             let Some(first) = arrived.first() else { continue };
             self.module = node.module.clone();
             self.inside = node.inside;
+            self.times = node.times;
             for (x, gradient) in self.step(&node, *first) {
                 let slot = &self.slots[x.0];
                 if slot.needs_grad {
@@ -92,7 +96,7 @@ impl Tape {
                 }
             }
         }
-        self.inside = false;
+        (self.inside, self.times) = (false, 1);
         gradients.0[input.0]
     }
 
@@ -118,6 +122,10 @@ impl Tape {
                 .collect(),
             Back::Scaled => one(View::pointwise(&[g], true)),
             Back::Spread => one(View::pointwise(&[g.expand(&input(0).size)], true)),
+            Back::SpreadOverImages => {
+                let spread = g.unsqueeze(2).unsqueeze(3).expand(&input(0).size);
+                one(View::pointwise(&[spread], true))
+            }
             Back::Matrix { second_first } => {
                 let gradients = matrix_gradients(&input(0), &input(1), &g);
                 self.product_backward(node, Op::Mm, gradients, *second_first)
@@ -139,10 +147,11 @@ impl Tape {
                     .to_vec()
             }
             Back::Convolution(convolution) => {
-                let wanted = [false, true, node.inputs.len() > 1];
+                let wanted = [0, 1, 2].map(|i| node.inputs.get(i).is_some_and(|x| self.slots[x.0].needs_grad));
                 let backward = Convolution { out: g, wanted, ..*convolution };
                 self.issue(Op::ConvolutionBackward, Pass::Grad, Operands::Convolution(backward));
-                Vec::new()
+                let gradients = node.inputs.iter().zip(backward.gradients());
+                gradients.filter_map(|(x, gradient)| Some((*x, gradient?))).collect()
             }
             Back::Attention(attention) => {
                 self.issue(Op::AttentionBackward, Pass::Grad, Operands::Attention(*attention));
@@ -156,7 +165,7 @@ impl Tape {
         }
     }
 
-    /// The two products, in the order PyTorch runs them.
+    /// The products of those operands that have a gradient, in the order PyTorch runs them.
     fn product_backward(
         &mut self,
         node: &Node,
@@ -165,13 +174,16 @@ impl Tape {
         second_first: bool,
     ) -> Vec<(Var, View)> {
         let order = if second_first { [1, 0] } else { [0, 1] };
-        order
+        let wanted = order.into_iter().filter(|i| self.slots[node.inputs[*i].0].needs_grad);
+        wanted
+            .collect::<Vec<_>>()
+            .into_iter()
             .map(|i| {
                 let GradientProduct { first, second, transposed } = gradients[i];
                 let out = self.product(op, Pass::Grad, first, second, None);
                 (node.inputs[i], if transposed { out.t() } else { out })
             })
-            .to_vec()
+            .collect()
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Tape {
     training: bool,
     module: Arc<str>,
     inside: bool,
+    /// How often what is issued now runs.
+    times: u64,
 }
 
 impl Tape {
@@ -34,7 +36,8 @@ impl Tape {
     pub fn new(training: bool) -> Tape {
         // A layer makes a hundred tensors or so.
         let slots = Vec::with_capacity(128);
-        Tape { slots, nodes: vec![], calls: Vec::with_capacity(16), training, module: "".into(), inside: false }
+        let calls = Vec::with_capacity(16);
+        Tape { slots, nodes: vec![], calls, training, module: "".into(), inside: false, times: 1 }
     }
 
     /// The calls issued so far, in order.
@@ -42,9 +45,26 @@ impl Tape {
         &self.calls
     }
 
-    /// Names the module that issues what follows.
+    /// Names the module that issues what follows; numbers in the path become `*`.
     pub fn enter(&mut self, module: &Arc<str>) {
-        self.module = module.clone();
+        let is_number = |part: &str| part.bytes().all(|c| c.is_ascii_digit()) && !part.is_empty();
+        self.module = match module.split('.').any(is_number) {
+            true => module
+                .split('.')
+                .map(|part| if is_number(part) { "*" } else { part })
+                .collect::<Vec<_>>()
+                .join(".")
+                .into(),
+            false => module.clone(),
+        };
+    }
+
+    /// What `body` issues runs `times` times, on tensors that look alike.
+    pub fn repeated<T>(&mut self, times: i64, body: impl FnOnce(&mut Tape) -> T) -> T {
+        self.times = times as u64;
+        let out = body(self);
+        self.times = 1;
+        out
     }
 
     /// What a tensor looks like.
@@ -82,8 +102,8 @@ impl Tape {
     }
 
     fn push_node(&mut self, inputs: &[Var], outputs: Vec<Var>, back: Back) {
-        let (module, inside) = (self.module.clone(), self.inside);
-        self.nodes.push(Node { inputs: inputs.to_vec(), outputs, back, module, inside });
+        let (module, inside, times) = (self.module.clone(), self.inside, self.times);
+        self.nodes.push(Node { inputs: inputs.to_vec(), outputs, back, module, inside, times });
     }
 
     // Views: no data moves. ----------------------------------------------------------------------
@@ -166,6 +186,15 @@ impl Tape {
         self.record(&[x], view, Back::SumTo)
     }
 
+    /// A row-major copy; nothing where it is row-major already.
+    pub fn contiguous(&mut self, x: Var) -> Var {
+        let view = self.view(x);
+        if view.is_contiguous() {
+            return x;
+        }
+        self.record(&[x], View::contiguous(&view.size, view.dtype), Back::Same)
+    }
+
     /// Another element type; nothing where it is that already.
     pub fn cast(&mut self, x: Var, dtype: DType) -> Var {
         let view = self.view(x);
@@ -214,6 +243,12 @@ impl Tape {
         self.record(&[x], View::contiguous(&size, view.dtype), Back::Spread)
     }
 
+    /// The mean of each image of \[images, channels, height, width\]: \[images, channels\].
+    pub fn mean_of_images(&mut self, x: Var) -> Var {
+        let view = self.view(x);
+        self.record(&[x], View::contiguous(&view.size[..2], view.dtype), Back::SpreadOverImages)
+    }
+
     /// A row-major tensor of `size` made from others, whose gradients are made row-major too: rows
     /// gathered, or weighed and added up.
     pub fn gather(&mut self, inputs: &[Var], size: &[i64]) -> Var {
@@ -231,7 +266,7 @@ impl Tape {
 
     fn issue(&mut self, op: Op, pass: Pass, operands: Operands) {
         let (module, inside) = (self.module.clone(), self.inside);
-        self.calls.push(Call { op, pass, module, operands, inside, count: 1 });
+        self.calls.push(Call { op, pass, module, operands, inside, count: self.times });
     }
 
     fn product(&mut self, op: Op, pass: Pass, a: View, b: View, addend: Option<Addend>) -> View {
@@ -307,10 +342,11 @@ impl Tape {
         self.reshape(out, &[&lead[..], &[left.size[last - 1], right.size[last]]].concat())
     }
 
-    /// A convolution over an image, which has no gradient.
-    pub fn convolution(&mut self, weight: Var, bias: Option<Var>, convolution: Convolution) -> Var {
+    /// A convolution; `out` of its operands is filled in here.
+    pub fn convolution(&mut self, input: Var, weight: Var, bias: Option<Var>, operands: Convolution) -> Var {
+        let convolution = Convolution { out: operands.result(), ..operands };
         self.issue(Op::Convolution, Pass::Forward, Operands::Convolution(convolution));
-        let inputs: Vec<Var> = [weight].into_iter().chain(bias).collect();
+        let inputs: Vec<Var> = [input, weight].into_iter().chain(bias).collect();
         self.record(&inputs, convolution.out, Back::Convolution(convolution))
     }
 
