@@ -150,6 +150,9 @@ pub fn head(stack: &Stack, run: &Run, logits: Logits) -> Piece {
     }
     if logits == Logits::Last {
         x = tape.narrow(x, 1, 1);
+        if stack.head_casts {
+            x = tape.contiguous(x);
+        }
     }
     match stack.pooled {
         Some(Pooled::First) => x = tape.select(x, 1),

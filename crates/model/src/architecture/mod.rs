@@ -76,6 +76,7 @@ pub struct Stack {
     /// A linear layer before the head, and the norm after it.
     pub head_transform: Option<(Linear, String)>,
     pub head: Option<Linear>,
+    pub head_casts: bool,
     pub pooled: Option<Pooled>,
     pub tied: bool,
     pub prefill_caches: bool,
@@ -222,6 +223,7 @@ impl Facts<'_> {
                 Some(at) => Some(Linear::new(at, token_width, vocabulary, self.holds(&model.head_bias)?)),
                 None => None,
             },
+            head_casts: self.holds(&model.head_casts)?,
             pooled: model.pooled,
             tied: self.holds(&model.tied)?,
             prefill_caches: self.holds(&model.prefill_caches)?,

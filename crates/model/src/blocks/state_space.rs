@@ -26,13 +26,14 @@ fn steps(run: &Run) -> bool {
 fn convolve(tape: &mut Tape, x: Var, facts: &StateSpace, path: &str, run: &Run) -> Var {
     let size = tape.view(x).size;
     let kept = |length: i64| View::contiguous(&size.set(2, length), run.dtype);
-    let (mut x, mut padding) = (x, facts.kernel - 1);
+    let (mut x, mut padding, mut length) = (x, facts.kernel - 1, run.queries);
     if steps(run) {
         x = tape.constant(kept(facts.kernel + 1));
         padding = 0;
     } else if run.cache.is_some() && run.queries < facts.kernel {
         // A short prompt is filled up to the length of the state.
-        x = tape.constant(kept(facts.kernel));
+        length = facts.kernel;
+        x = tape.constant(kept(length));
     }
     let operands = Convolution {
         at: String::new(),
@@ -46,8 +47,9 @@ fn convolve(tape: &mut Tape, x: Var, facts: &StateSpace, path: &str, run: &Run) 
         norm: None,
     };
     let out = convolution(tape, x, &operands, &join(path, ""), run.dtype);
-    let out = tape.narrow(out, 2, run.queries);
-    tape.map(out)
+    let out = tape.narrow(out, 2, length);
+    let out = tape.map(out);
+    tape.narrow(out, 2, run.queries)
 }
 
 /// Each channel has a time step of its own, and its state is read out by a product for every token.
@@ -63,6 +65,7 @@ fn by_channel(tape: &mut Tape, x: Var, facts: &StateSpace, narrow: &Linear, dt: 
     // The weight times the steps, without the module and its bias: matmul turns it into this.
     let without_bias = Linear { bias: false, ..dt.clone() };
     let times = linear(tape, parts[0], &without_bias, &join(path, ""), run.dtype);
+    let times = tape.transpose(times, 1, 2);
     let state_size = [run.batch, facts.inner, facts.state];
     let state = tape.gather(&[times, parts[1], inner], &state_size);
     let read = tape.select(parts[2], 1);

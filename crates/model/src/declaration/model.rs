@@ -46,6 +46,9 @@ pub struct Model {
     pub pooled: Option<Pooled>,
     /// A linear layer, an activation and a norm before the head.
     pub head_transform: Option<Transform>,
+    /// The head's input was of another type and is cast: a slice of it is copied.
+    #[serde(default = "no")]
+    pub head_casts: Expr,
     #[serde(default = "no")]
     pub head_bias: Expr,
     #[serde(default = "no")]
