@@ -1,317 +1,31 @@
 #!/usr/bin/env python3
-"""Record the matrix products that a transformers model runs.
+"""Record the matrix products that a transformers or diffusers model runs.
 
 A model is built from its configuration on the `meta` device (no weights, no memory), run once per
-phase, and every aten call that multiplies matrices is written down: op, sizes, strides, dtypes,
-pass (forward or grad) and the module that issued it.  Equal calls are merged with a count.
+phase, and what recorder.py sees is written down.
 
-  pip install torch==2.11.0 transformers==5.17.0
+  pip install torch==2.11.0 transformers==5.17.0 diffusers
   python scripts/record.py --config config.json --name my-model [--attention sdpa,eager] [--device cpu]
   python scripts/golden.py my-model.json --out tests/golden
 
-config.json needs `architectures`, whose first entry names the transformers class.  `--device cpu`
-runs real tensors, for small models; `--runs runs.json` gives a list of runs of one's own, such as
-[{"phase": "decode", "batch": 4, "seq": 1, "past": 300}].
+config.json needs `architectures`, whose first entry names the transformers class, or `_class_name`,
+which names the diffusers class.  `--kind` says what the model reads: decoder, encoder, seq2seq,
+vision, clip or dit.  `--device cpu` runs real tensors, for small models; `--runs runs.json` gives a
+list of runs of one's own, such as [{"phase": "decode", "batch": 4, "seq": 1, "past": 300}].
 """
 import argparse
-import collections
-import contextlib
 import copy
 import json
 import os
-import re
 import sys
 import time
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
 import torch.nn.functional as F
 import transformers
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-
-DTYPES = {
-    torch.bfloat16: "bf16", torch.float32: "f32", torch.float16: "f16", torch.float64: "f64",
-    torch.int64: "i64", torch.int32: "i32", torch.bool: "bool", torch.uint8: "u8", torch.int8: "i8",
-}
-TWO_OPERANDS = {"mm", "bmm", "mv", "dot", "vdot"}
-WITH_ADDEND = {"addmm", "baddbmm", "addbmm", "addmv"}
-RECORDED = TWO_OPERANDS | WITH_ADDEND
-# An op whose name looks like a product but is none of the above is reported, so that nothing is
-# missed in silence.  The fused attention kernels are covered by the attention record.
-SUSPECT = re.compile(r"(mm|matmul|linear|conv|einsum|mv|dot)")
-KERNEL = re.compile(r"_scaled_dot_product_(\w+?)_attention")
+from recorder import recording
 
 
-def short(t):
-    if t is None:
-        return None
-    return {"size": list(t.shape), "stride": list(t.stride()), "dtype": DTYPES.get(t.dtype, str(t.dtype))}
-
-
-def collapse(path):
-    """layers.17.mlp.up_proj -> layers.*.mlp.up_proj: every numeric part becomes a star."""
-    return ".".join("*" if p.isdigit() else p for p in path.split("."))
-
-
-# Three places of transformers look at the values of a mask or of the positions to see whether a batch
-# is padded or packed.  Meta tensors have no values; every run here is unpadded and unpacked, so on meta
-# they get the answer that such a batch gives: no padding mask, no packed sequences.
-def without_values(name, answer):
-    original = getattr(transformers.masking_utils, name)
-
-    def wrapped(*args, **kwargs):
-        tensors = [t for t in list(args) + list(kwargs.values()) if isinstance(t, torch.Tensor)]
-        if any(t.device.type == "meta" for t in tensors):
-            return answer(original, args, kwargs)
-        return original(*args, **kwargs)
-
-    setattr(transformers.masking_utils, name, wrapped)
-
-
-def as_unpadded(original, args, kwargs):
-    drop = lambda t: None if isinstance(t, torch.Tensor) else t
-    return original(*map(drop, args), **{k: drop(v) for k, v in kwargs.items()})
-
-
-without_values("find_packed_sequence_indices", lambda original, args, kwargs: None)
-without_values("_ignore_causal_mask_sdpa", as_unpadded)
-without_values("_ignore_bidirectional_mask_sdpa", as_unpadded)
-
-
-class MetaAttention(torch.autograd.Function):
-    """Stands in for the fused attention kernel on `meta`: right sizes, the layout of the CUDA flash
-    kernel (results laid out like the operands, seen as batch, sequence, head, dim), no inner products."""
-
-    @staticmethod
-    def forward(ctx, q, k, v):
-        ctx.save_for_backward(q, k, v)
-        like = q.transpose(1, 2) if q.dim() == 4 else q
-        out = torch.empty_like(like) if v.shape[-1] == q.shape[-1] else like.new_empty(*like.shape[:-1], v.shape[-1])
-        return out.transpose(1, 2) if q.dim() == 4 else out
-
-    @staticmethod
-    def backward(ctx, grad):
-        def like(t):
-            return torch.empty_like(t.transpose(1, 2)).transpose(1, 2) if t.dim() == 4 else torch.empty_like(t)
-        return tuple(like(t) for t in ctx.saved_tensors)
-
-
-def dense(t):
-    step = 1
-    for stride, size in sorted((t.stride(i), t.shape[i]) for i in range(t.dim()) if t.shape[i] != 1):
-        if stride != step:
-            return False
-        step *= size
-    return True
-
-
-def iterator_strides(operands, shape, numbers):
-    """Strides that PyTorch's TensorIterator gives the result of a pointwise op."""
-    n = len(shape)
-    same = not numbers and all(t.shape == shape for t in operands)
-    if same and all(t.is_contiguous() for t in operands):
-        return None                                   # contiguous
-    if same and all(t.stride() == operands[0].stride() for t in operands) and \
-            dense(operands[0]):
-        return operands[0].stride()
-    strides = []
-    for t in operands:
-        lead = n - t.dim()
-        strides.append([0] * lead + [0 if t.shape[i] == 1 and shape[lead + i] != 1 else t.stride(i)
-                                     for i in range(t.dim())])
-
-    def compare(x, y):                                # > 0: dimension x belongs outside of y
-        for st in strides:
-            if st[x] == 0 or st[y] == 0:
-                continue
-            if st[x] != st[y]:
-                return -1 if st[x] < st[y] else 1
-            if shape[x] > shape[y]:
-                return 1
-        return 0
-
-    perm = list(range(n - 1, -1, -1))                 # innermost dimension first
-    for i in range(1, n):
-        at = i
-        for j in range(i - 1, -1, -1):
-            order = compare(perm[j], perm[at])
-            if order > 0:
-                perm[j], perm[at] = perm[at], perm[j]
-                at = j
-            elif order < 0:
-                break
-    out, step = [0] * n, 1
-    for d in perm:
-        out[d] = step
-        step *= shape[d]
-    return None if perm == list(range(n - 1, -1, -1)) else tuple(out)
-
-
-def eager_layout(func, args, out):
-    """The meta kernels of pointwise ops can differ from the real ones in the stride of a dimension of
-    size 1 (seen with a single key-value head and with a single token); put the real one there."""
-    if not isinstance(out, torch.Tensor) or out.device.type != "meta" or torch.Tag.pointwise not in func.tags:
-        return out
-    operands = [t for t in args if isinstance(t, torch.Tensor)]
-    if 1 not in out.shape or out.numel() == 0 or not operands or any(t is out for t in operands):
-        return out
-    numbers = any(isinstance(t, (int, float)) for t in args) or any(t.dim() == 0 for t in operands)
-    strides = iterator_strides([t for t in operands if t.dim()], out.shape, numbers)
-    plain = torch.empty(out.shape, dtype=out.dtype, device="meta")
-    if strides is not None:
-        plain = torch.empty_strided(out.shape, strides, dtype=out.dtype, device="meta")
-    differs = [i for i in range(out.dim()) if out.stride(i) != plain.stride(i)]
-    return plain if differs and all(out.shape[i] == 1 for i in differs) else out
-
-
-def math_on_cuda(q, k, v, mask, enable_gqa):
-    """The two cases met here in which no fused CUDA kernel accepts the operands, so that attention
-    falls back to separate products: fewer key heads than query heads without enable_gqa, and a mask
-    whose last dimension is not contiguous.  Both seen on an H200."""
-    if q.dim() == 4 and k.shape[1] != q.shape[1] and not enable_gqa:
-        return True
-    return mask is not None and mask.stride(-1) != 1
-
-
-class Recorder(TorchDispatchMode):
-    def __init__(self, model):
-        super().__init__()
-        self.calls = collections.OrderedDict()
-        self.names = {m: n for n, m in model.named_modules()}
-        self.stack = []
-        self.where = {}          # autograd sequence number -> (module path, inside attention)
-        self.inside = False      # inside scaled_dot_product_attention
-        self.kernels = collections.Counter()
-        self.suspects = collections.Counter()
-
-    # module stack -----------------------------------------------------------------------------
-    def enter(self, module, args):
-        self.stack.append(self.names.get(module, "?" + type(module).__name__))
-
-    def leave(self, module, args, out):
-        self.stack.pop()
-
-    def module(self):
-        return collapse(self.stack[-1]) if self.stack else ""
-
-    # calls ------------------------------------------------------------------------------------
-    def add(self, call):
-        key = json.dumps(call)
-        self.calls[key] = self.calls.get(key, 0) + 1
-
-    def result(self):
-        return [dict(json.loads(k), count=n) for k, n in self.calls.items()]
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = func._schema.name.split("::")[-1]
-        node = torch._C._current_autograd_node()
-        if node is None:
-            passed, module, inside = "forward", self.module(), self.inside
-            # The autograd node of an op is created just before the op is dispatched, so the first op
-            # seen after a new number is the node's own; later ops without a node must not take it over.
-            if torch.is_grad_enabled():
-                self.where.setdefault(torch.autograd._get_sequence_nr() - 1, (module, inside))
-        else:
-            passed = "grad"
-            module, inside = self.where.get(node._sequence_nr(), ("?" + node.name(), False))
-        out = func(*args, **kwargs)
-        if not name.endswith("_"):
-            out = eager_layout(func, args, out)
-        kernel = KERNEL.search(name)
-        if kernel:
-            self.kernels[kernel.group(1) + ("_backward" if "backward" in name else "")] += 1
-        if name in RECORDED:
-            self.product(name, func, passed, module, inside, args, kwargs, out)
-            if inside:
-                self.kernels["math " + name + " " + passed] += 1
-        elif SUSPECT.search(name) and not kernel and not name.startswith("_fused_sdp"):
-            self.suspects[str(func)] += 1
-        return out
-
-    def product(self, name, func, passed, module, inside, args, kwargs, out):
-        named = {a.name: v for a, v in zip(func._schema.arguments, args)}
-        named.update(kwargs)
-        call = {"op": name, "pass": passed, "module": module}
-        if inside:
-            call["inside"] = "scaled_dot_product_attention"
-        addend = name in WITH_ADDEND
-        operands = [a for a in func._schema.arguments if "Tensor" in str(a.type)]
-        a, b = [named[x.name] for x in operands[1 if addend else 0:][:2]]
-        call["a"], call["b"] = short(a), short(b)
-        call["bias"] = short(args[0]) if addend else None
-        call["out"] = short(out)
-        for k in ("alpha", "beta"):
-            if named.get(k, 1) != 1:
-                call[k] = named[k]
-        self.add(call)
-
-    def attention(self, func, args, kwargs):
-        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-        named = dict(zip(names, args), **kwargs)
-        q, k, v = named["query"], named["key"], named["value"]
-        mask, gqa = named.get("attn_mask"), bool(named.get("enable_gqa", False))
-        math = math_on_cuda(q, k, v, mask, gqa)
-        call = {
-            "op": "scaled_dot_product_attention", "pass": "forward", "module": self.module(),
-            "kernel": "math" if math else "fused",
-            "q": short(q), "k": short(k), "v": short(v), "mask": short(mask),
-            "is_causal": bool(named.get("is_causal", False)), "enable_gqa": gqa,
-            "scale": named.get("scale"), "dropout": named.get("dropout_p", 0.0),
-        }
-        self.add(call)
-        self.inside = True
-        try:
-            if q.device.type == "meta" and not math:
-                out = MetaAttention.apply(q, k, v)
-                if mask is not None and mask.requires_grad:   # keep a learned bias in the graph
-                    out = out + 0 * mask.sum()
-            elif math and q.device.type == "cpu":             # the CPU has fused kernels that CUDA lacks
-                with sdpa_kernel(SDPBackend.MATH):
-                    out = func(*args, **kwargs)
-            else:                                             # on meta this is the math path
-                out = func(*args, **kwargs)
-        finally:
-            self.inside = False
-        if out.requires_grad:
-            back = dict(call, op="scaled_dot_product_attention_backward")
-            back["pass"] = "grad"
-            back["grad_size"] = list(out.shape)
-            out.register_hook(lambda g: self.add(back))
-        return out
-
-
-class AttentionHook(TorchFunctionMode):
-    def __init__(self, recorder):
-        super().__init__()
-        self.recorder = recorder
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
-            with torch._C.DisableTorchFunction():
-                return self.recorder.attention(func, args, kwargs)
-        return func(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def recording(model):
-    rec = Recorder(model)
-    pre = torch.nn.modules.module.register_module_forward_pre_hook(rec.enter)
-    post = torch.nn.modules.module.register_module_forward_hook(rec.leave)
-    try:
-        with rec, AttentionHook(rec):
-            yield rec
-    finally:
-        pre.remove()
-        post.remove()
-
-
-# models -------------------------------------------------------------------------------------------
 class Gpt3Block(torch.nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -357,7 +71,7 @@ class Gpt3(torch.nn.Module):
 
 def make_config(given):
     given = copy.deepcopy(given)
-    if given["model_type"] == "plain_gpt3":
+    if "_class_name" in given or given["model_type"] == "plain_gpt3":
         return given
     given.pop("transformers_version", None)
     return transformers.AutoConfig.for_model(**given)
@@ -365,12 +79,15 @@ def make_config(given):
 
 def build(given, config, attention, device):
     torch.manual_seed(0)
-    if isinstance(config, dict):
-        with torch.device(device):
-            return Gpt3(config).to(torch.bfloat16)
-    cls = getattr(transformers, given["architectures"][0])
     with torch.device(device):
-        model = cls._from_config(copy.deepcopy(config), dtype=torch.bfloat16, attn_implementation=attention)
+        if "_class_name" in given:
+            import diffusers
+            return getattr(diffusers, given["_class_name"]).from_config(config).to(torch.bfloat16)
+        if isinstance(config, dict):
+            return Gpt3(config).to(torch.bfloat16)
+        cls = getattr(transformers, given["architectures"][0])
+        how = {} if attention == "none" else {"attn_implementation": attention}
+        model = cls._from_config(copy.deepcopy(config), dtype=torch.bfloat16, **how)
     if device != "meta":
         model.tie_weights()
     return model
@@ -382,22 +99,59 @@ def token_ids(b, s, device):
     return torch.randint(5, 1000, (b, s), device=device)
 
 
-def inputs_for(given, run, device):
+def real(shape, device):
+    if device == "meta":
+        return torch.empty(shape, dtype=torch.bfloat16, device="meta")
+    return torch.randn(shape, device=device).to(torch.bfloat16)
+
+
+def inputs_for(given, kind, config, run, device):
     """The arguments of model(...) for one run."""
-    train = run["phase"] == "train"
-    args = {"input_ids": token_ids(run["batch"], run["seq"], device)}
-    if train:
-        args["labels"] = args["input_ids"]
+    batch, train = run["batch"], run["phase"] == "train"
+    args = {}
+    if kind == "dit":
+        args["hidden_states"] = real((batch, config["in_channels"], run["image"], run["image"]), device)
+        args["timestep"] = args["class_labels"] = torch.zeros(batch, dtype=torch.long, device=device)
+    elif kind in ("vision", "clip"):
+        args["pixel_values"] = real((batch, 3, run["image"], run["image"]), device)
+        if kind == "clip":
+            args["input_ids"] = token_ids(batch, run["seq"], device)
+            args.update({"return_loss": True} if train else {})
+        elif train and "ForImageClassification" in given["architectures"][0]:
+            args["labels"] = torch.zeros(batch, dtype=torch.long, device=device)
+    elif kind == "seq2seq":
+        if given["model_type"] == "whisper":
+            args["input_features"] = real((batch, config.num_mel_bins, 2 * config.max_source_positions), device)
+        else:
+            args["input_ids"] = token_ids(batch, run["seq"], device)
+        args["labels" if train else "decoder_input_ids"] = token_ids(batch, run["decoder_seq"], device)
+    else:
+        args["input_ids"] = token_ids(batch, run["seq"], device)
+        if train:
+            args["labels"] = args["input_ids"]
     if "logits_to_keep" in run:
         args["logits_to_keep"] = run["logits_to_keep"]
-    if train and given["model_type"] != "plain_gpt3":
+    if train and kind in ("decoder", "seq2seq") and given["model_type"] != "plain_gpt3":
         args["use_cache"] = False
     return args
 
 
-def step(model, past, run, device):
+def loss_of(out):
+    """The model's own loss; of a model without one, the mean square of what it gives."""
+    if "loss" in out and out["loss"] is not None:
+        return out["loss"]
+    return out["sample" if "sample" in out else "last_hidden_state"].float().pow(2).mean()
+
+
+def step(model, kind, past, run, device):
     """One decoding step: a token per sequence against a cache."""
-    return model(input_ids=token_ids(run["batch"], 1, device), past_key_values=past["past_key_values"], use_cache=True)
+    ids = token_ids(run["batch"], 1, device)
+    if kind == "seq2seq":
+        read = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=past["encoder_last_hidden_state"])
+        return model(decoder_input_ids=ids, encoder_outputs=read, past_key_values=past["past_key_values"],
+                     use_cache=True)
+    name = "past_key_values" if "past_key_values" in past else "cache_params"
+    return model(input_ids=ids, use_cache=True, **{name: past[name]})
 
 
 def static_cache(model, run):
@@ -408,43 +162,72 @@ def static_cache(model, run):
     return {"past_key_values": transformers.StaticCache(config=model.config, max_cache_len=places)}
 
 
-def execute(model, given, run, device):
+def execute(model, given, kind, config, run, device):
+    experts = lambda name: run.get("experts") and model.set_experts_implementation(name)
+    experts("grouped_mm")
     phase = run["phase"]
+    inputs = lambda **changes: inputs_for(given, kind, config, dict(run, **changes), device)
     if phase == "train":
         model.train()
+        for part in model.modules():
+            if hasattr(part, "dropout_prob"):       # diffusers drops class labels by it
+                part.dropout_prob = 0.0
+        args = inputs()
         with recording(model) as rec:
-            model(**inputs_for(given, run, device))["loss"].backward()
+            loss_of(model(**args)).backward()
         model.zero_grad(set_to_none=True)
         return rec
     model.eval()
     with torch.no_grad():
         cache = static_cache(model, run)
         if phase in ("prefill", "forward"):
+            args = inputs()
+            if kind == "decoder":
+                args["use_cache"] = phase == "prefill"
             with recording(model) as rec:
-                model(**inputs_for(given, run, device), **cache, use_cache=phase == "prefill")
+                model(**args, **cache)
         elif phase == "decode":
-            args = inputs_for(given, dict(run, phase="prefill", seq=run["past"]), device)
-            past = model(**args, **cache, use_cache=True)
+            past = model(**inputs(phase="prefill", seq=run.get("encoder_seq", run["past"]), decoder_seq=run["past"]),
+                         **cache, use_cache=True)
+            experts(run.get("experts"))
             with recording(model) as rec:
-                step(model, past, run, device)
+                step(model, kind, past, run, device)
         elif phase == "generate":
-            args = inputs_for(given, dict(run, phase="prefill", logits_to_keep=1), device)
+            args = inputs(phase="prefill", logits_to_keep=1)
             with recording(model) as rec:
                 past = model(**args, use_cache=True)
                 for _ in range(run["steps"]):
-                    past = step(model, past, run, device)
+                    past = step(model, kind, past, run, device)
         else:
             raise SystemExit("unknown phase " + phase)
     return rec
 
 
-RUNS = [{"phase": "prefill", "batch": 1, "seq": 128, "past": 0},
-        {"phase": "prefill", "batch": 2, "seq": 100, "past": 0},
-        {"phase": "decode", "batch": 4, "seq": 1, "past": 300},
-        {"phase": "train", "batch": 2, "seq": 64, "past": 0, "use_cache": False}]
+def usual_runs(given, kind):
+    """What is run where no list is given."""
+    if kind == "encoder":
+        return [{"phase": "forward", "batch": 1, "seq": 128}, {"phase": "forward", "batch": 2, "seq": 100},
+                {"phase": "train", "batch": 2, "seq": 64}]
+    if kind in ("vision", "dit"):
+        image = given.get("sample_size", 224)
+        return [{"phase": p, "batch": b, "image": image} for p, b in (("forward", 1), ("forward", 8), ("train", 2))]
+    if kind == "clip":
+        return [{"phase": "forward", "batch": 1, "seq": 77, "image": 224},
+                {"phase": "train", "batch": 4, "seq": 77, "image": 224}]
+    if kind == "seq2seq":
+        read = {} if given["model_type"] == "whisper" else {"seq": 128}
+        kept = {"encoder_seq": 128} if read else {}
+        return [dict(read, phase="prefill", batch=1, decoder_seq=32, past=0),
+                dict(read, phase="prefill", batch=2, decoder_seq=1, past=0),
+                dict(kept, phase="decode", batch=4, seq=1, past=300),
+                dict(read, phase="train", batch=2, decoder_seq=48, past=0, use_cache=False)]
+    return [{"phase": "prefill", "batch": 1, "seq": 128, "past": 0},
+            {"phase": "prefill", "batch": 2, "seq": 100, "past": 0},
+            {"phase": "decode", "batch": 4, "seq": 1, "past": 300},
+            {"phase": "train", "batch": 2, "seq": 64, "past": 0, "use_cache": False}]
 
 
-def record(name, given, attentions, runs, device):
+def record(name, given, kind, attentions, runs, device):
     config = make_config(given)
     done, params = [], None
     for attention in attentions:
@@ -452,7 +235,7 @@ def record(name, given, attentions, runs, device):
         params = params or sum(p.numel() for p in model.parameters())
         for run in runs:
             run = dict(run, attention=attention)
-            rec = execute(model, given, run, device)
+            rec = execute(model, given, kind, config, run, device)
             done.append(dict(run, calls=rec.result()))
             if rec.suspects:
                 print("  not recorded:", run, dict(rec.suspects), file=sys.stderr)
@@ -470,16 +253,17 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--config", required=True)
     ap.add_argument("--name", required=True)
-    ap.add_argument("--attention", default="sdpa", help="sdpa, eager or both, separated by a comma")
+    ap.add_argument("--kind", default="decoder", choices=["decoder", "encoder", "seq2seq", "vision", "clip", "dit"])
+    ap.add_argument("--attention", default="sdpa", help="sdpa, eager or both, separated by a comma; none")
     ap.add_argument("--runs", help="a JSON file with a list of runs")
     ap.add_argument("--device", default="meta")
     ap.add_argument("--out", default=".", help="folder for the recording")
     options = ap.parse_args()
     with open(options.config) as f:
         given = json.load(f)
-    runs = json.load(open(options.runs)) if options.runs else RUNS
+    runs = json.load(open(options.runs)) if options.runs else usual_runs(given, options.kind)
     t = time.time()
-    doc = record(options.name, given, options.attention.split(","), runs, options.device)
+    doc = record(options.name, given, options.kind, options.attention.split(","), runs, options.device)
     with open(os.path.join(options.out, options.name + ".json"), "w") as f:
         json.dump(doc, f)
     print(f"{options.name}: {doc['parameters']:,} parameters, {len(doc['runs'])} runs, {time.time() - t:.1f} s")

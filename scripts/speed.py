@@ -41,16 +41,18 @@ def main():
     listed = subprocess.run([options.binary, "model", "--list", "--format", "json"], capture_output=True, check=True)
     rows = json.loads(listed.stdout)["presets"]
     presets = [row["preset"] for row in rows]
-    vision = {row["preset"] for row in rows if row["type"] in ("vit", "dinov2")}
-    encoders = vision | {row["preset"] for row in rows if row["type"] in ("bert", "roberta", "distilbert")}
+    of = lambda *types: {row["preset"] for row in rows if row["type"] in types}
+    no_length = of("vit", "dinov2", "resnet", "convnext", "dit", "whisper")
+    encoders = of("vit", "dinov2", "resnet", "convnext", "dit", "clip", "bert", "roberta", "distilbert")
     slack = 2 if options.quick else 1
     rows = [("start", "--version", *median_ms([options.binary, "--version"], 15))]
     for preset in presets[:: 8 if options.quick else 1]:
         for phase, words in PHASES.items():
             if phase in ("generate", "decode", "prefill") and preset in encoders:
                 continue
-            if preset in vision:
-                words = words[: words.index("--seq")]
+            if preset in no_length and "--seq" in words:
+                at = words.index("--seq")
+                words = words[:at] + words[at + 2:]
             rows.append((preset, phase, *median_ms([options.binary, "model", preset, *words, "--format", "json"])))
     if options.csv:
         with open(options.csv, "w", newline="") as f:

@@ -107,8 +107,9 @@ fn presets_have_the_published_number_of_parameters() {
     assert!(presets.len() >= 40);
     for preset in presets {
         let name = preset["preset"].as_str().unwrap();
-        let sees = ["vit", "dinov2"].contains(&preset["type"].as_str().unwrap());
-        let short = if sees { "" } else { "--seq 8 --steps 1" };
+        let sees = ["vit", "dinov2", "resnet", "convnext", "dit"].contains(&preset["type"].as_str().unwrap());
+        let hears = preset["type"] == "whisper";
+        let short = if sees || hears { "--steps 1" } else { "--seq 8 --steps 1" };
         let counted = json(&format!("model {name} {short}"))["parameters"].as_f64().unwrap();
         assert_eq!(counted, preset["parameters"].as_f64().unwrap(), "{name}");
     }
@@ -377,7 +378,49 @@ fn a_vision_model_cuts_its_image_by_a_convolution() {
     assert!(failure("model vit-base-patch16-224 --image 280", 2).contains("images of 224 only"));
     assert!(failure("model dinov2-base --image 13", 2).contains("one patch"));
     assert!(failure("model dinov2-base --seq 12", 2).contains("--image"));
-    assert!(failure("model gpt2 --image 224", 2).contains("reads text"));
+    assert!(failure("model gpt2 --image 224", 2).contains("has no eyes"));
+}
+
+#[test]
+fn an_encoder_decoder_reads_once_and_decodes_against_both() {
+    let whole = json("model bart-base --phase generate --seq 20 --steps 3");
+    assert_eq!((&whole["workload"]["encoder_seq"], &whole["workload"]["decoder_seq"]), (&20.into(), &1.into()));
+    let count = |workload: &Value, module: &str| -> u64 {
+        let calls = workload["calls"].as_array().unwrap().iter().filter(|c| c["module"] == module);
+        calls.map(|c| c["count"].as_u64().unwrap()).sum()
+    };
+    // Six layers; keys and values of the encoder are projected once, queries in each of the four passes.
+    assert_eq!(count(&whole, "model.encoder.layers.*.fc1"), 6);
+    assert_eq!(count(&whole, "model.decoder.layers.*.encoder_attn.k_proj"), 6);
+    assert_eq!(count(&whole, "model.decoder.layers.*.encoder_attn.q_proj"), 24);
+    let step = json("model bart-base --phase decode --past 7 --encoder-seq 20 --batch 3");
+    assert_eq!(count(&step, "model.decoder.layers.*.encoder_attn.k_proj"), 0);
+    assert_eq!(count(&step, "model.encoder.layers.*.fc1"), 0);
+    assert!(failure("model whisper-tiny --seq 100", 2).contains("gives 1500 tokens"));
+    assert!(failure("model gpt2 --encoder-seq 8", 2).contains("encoder-decoders"));
+}
+
+#[test]
+fn a_state_space_keeps_a_state_of_one_size() {
+    let cache = |past: i64| {
+        let text = answer(&format!("model mamba-130m --phase decode --past {past} --format table"));
+        text.lines().find(|l| l.starts_with("state")).unwrap().to_string()
+    };
+    // 24 layers, each 1536 channels of 4 taps and 16 numbers, two bytes each.
+    assert!(cache(8).contains("1.47 MB"), "{}", cache(8));
+    assert_eq!(cache(8), cache(4096));
+    assert!(failure("model mamba-130m --attention eager", 2).contains("has no attention"));
+}
+
+#[test]
+fn a_network_of_convolutions_says_which_are_hardly_products() {
+    let text = answer("model convnext-tiny-224 --on h200 --format table");
+    assert!(text.contains("7x7 kernel, depthwise") && text.contains("hardly products") && text.contains("images/s"));
+    let network = json("model resnet-18 --image 64 --batch 2");
+    let first = &network["calls"][0];
+    assert_eq!((&first["out"]["size"], &first["depthwise"]), (&[2, 64, 32, 32].as_slice().into(), &false.into()));
+    assert!(failure("model convnext-tiny-224 --image 8", 2).contains("nothing is left"));
+    assert!(failure("model resnet-18 --layers 2", 2).contains("stages"));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::architecture::{Layer, Stack};
 use crate::blocks::{
-    Run, angles, attention, cross_attention, cut_image, experts, join, linear, mlp, norm, read_features, stages,
-    state_space,
+    Run, angles, attention, condition, cross_attention, cut_image, experts, join, linear, mlp, modulate, norm,
+    read_features, stages, state_space,
 };
 use crate::declaration::Pooled;
 use crate::options::Logits;
@@ -94,6 +94,20 @@ fn block(tape: &mut Tape, x: Var, stack: &Stack, layer: &Layer, run: &Run) -> Va
         (_, Some(facts)) => mlp(tape, x, facts, &path, run.dtype),
         (_, None) => panic!("asked for only where there is one"),
     };
+    if let Some(steers) = &stack.condition {
+        let rows = condition(tape, steers, &path, (&steers.layer, &path), run);
+        let [shift, scale, gate, mlp_shift, mlp_scale, mlp_gate] = rows[..] else { panic!("a layer has six rows") };
+        let before = norm(tape, x, stack.norm);
+        let before = modulate(tape, before, shift, scale);
+        let found = mix(tape, before);
+        let found = tape.mul(gate, found);
+        let x = tape.add(found, x);
+        let before = norm(tape, x, stack.norm);
+        let before = modulate(tape, before, mlp_shift, mlp_scale);
+        let fed = feed(tape, before);
+        let fed = tape.mul(mlp_gate, fed);
+        return tape.add(fed, x);
+    }
     if facts.norm_after_residual {
         let found = mix(tape, x);
         let x = tape.add(x, found);
@@ -134,7 +148,12 @@ pub fn head(stack: &Stack, run: &Run, logits: Logits) -> Piece {
     let mut tape = Tape::new(run.training);
     let input = tape.input(hidden_state(stack, run));
     let mut x = input;
-    if stack.pooled == Some(Pooled::FirstNormed) {
+    if let Some(steers) = &stack.condition {
+        let first = join(&stack.layers_at, "*");
+        let rows = condition(&mut tape, steers, &first, (&steers.head, ""), run);
+        x = norm(&mut tape, x, stack.norm);
+        x = modulate(&mut tape, x, rows[0], rows[1]);
+    } else if stack.pooled == Some(Pooled::FirstNormed) {
         x = tape.select(x, 1);
         x = norm(&mut tape, x, stack.norm);
     } else if stack.final_norm.is_some() && run.training {

@@ -61,6 +61,7 @@ pub fn attention_way(arch: &Architecture, options: &Options) -> Result<Option<At
         (Some(way), _) if !attends => wrong(format!("{}: {kind} has no attention", way.name())),
         (None, _) if !attends => Ok(None),
         (Some(AttentionWay::Sdpa), false) => wrong(format!("sdpa: transformers has none for {kind}; use eager")),
+        (Some(AttentionWay::Eager), _) if !arch.main.eager => wrong(format!("eager: {kind} has sdpa only")),
         (Some(AttentionWay::MlaAbsorbed), _) => absorbed_way(arch, options).map(Some),
         (Some(way), _) => Ok(Some(way)),
         (None, true) => Ok(Some(AttentionWay::Sdpa)),

@@ -2,7 +2,7 @@
 
 use crate::architecture::Architecture;
 use crate::config::Config;
-use crate::declaration::{declaration, known_types};
+use crate::declaration::{declaration, known_types, type_of_class};
 use crate::error::ModelError;
 use crate::expr::Value;
 use crate::options::{AttentionWay, CacheKind, Logits, Options, Phase};
@@ -31,8 +31,10 @@ pub struct Prediction {
     pub weight_bytes: u128,
     /// Bytes of keys and values at the end of the phase; `None` where none are kept.
     pub cache_bytes: Option<u128>,
-    /// Tokens per sequence that pass through the model in the phase.
-    pub tokens: u64,
+    /// What is kept grows with the tokens: keys and values, not a state.
+    pub cache_grows: bool,
+    /// Tokens per sequence that pass through the model in the phase; `None` where it reads images.
+    pub tokens: Option<u64>,
     /// The phase that was taken.
     pub phase: Phase,
     /// One decode step at batch 1 and the bytes of keys and values it reads, for the question where
@@ -60,11 +62,16 @@ impl Model {
 
     fn architecture(&self, layers: Option<i64>) -> Result<(Architecture, Vec<String>), ModelError> {
         let file = self.config.file.clone();
-        let Some(found) = self.config.get("model_type") else { return Err(ModelError::NoType { file }) };
-        let found = match found.as_str() {
-            Some(text) => text.to_string(),
-            None => return Err(self.config.error("model_type", format!("is {found}; it must be a text"))),
+        let text = |field: &str| match self.config.get(field) {
+            None => Ok(None),
+            Some(json) => match json.as_str() {
+                Some(text) => Ok(Some(text)),
+                None => Err(self.config.error(field, format!("is {json}; it must be a text"))),
+            },
         };
+        let class = text("_class_name")?.map(|class| type_of_class(class).unwrap_or(class));
+        let Some(found) = text("model_type")?.or(class) else { return Err(ModelError::NoType { file }) };
+        let found = found.to_string();
         let Some(declared) = declaration(&found) else {
             let nearest = nearest(&found, known_types()).map(str::to_string);
             return Err(ModelError::UnknownType { file, found, nearest });
@@ -160,7 +167,8 @@ impl Model {
             dtype,
             weight_bytes: parameters(&arch) * u128::from(dtype.bytes()),
             cache_bytes: keeps.then(|| kept(options.batch, seen, options.cache)),
-            tokens: tokens as u64,
+            cache_grows: arch.main.attention.is_some(),
+            tokens: Some(tokens as u64).filter(|_| arch.eyes().is_none()),
             decode_step,
             phase: options.phase(),
             workload,

@@ -134,6 +134,9 @@ pub fn of_stack(arch: &Stack) -> Vec<Weight> {
     if !arch.norm_plain {
         list.norm("", &arch.final_norm, arch.norm, &hidden);
     }
+    if let Some(facts) = &arch.condition {
+        list.linear("", &facts.head);
+    }
     if let Some((transform, norm)) = &arch.head_transform {
         list.linear("", transform);
         list.norm("", &Some(norm.clone()), arch.norm, &hidden);
@@ -161,6 +164,10 @@ fn layer(arch: &Stack, list: &mut List) {
     }
     for facts in [&arch.attention, &arch.cross].into_iter().flatten() {
         attention(facts, &path, list);
+    }
+    if let Some(facts) = &arch.condition {
+        facts.embedding.iter().chain([&facts.layer]).for_each(|l| list.linear(&path, l));
+        list.add(&path, &facts.classes.at, &[facts.classes.rows, facts.classes.width]);
     }
     if let Some(facts) = &arch.state_space {
         state_space(facts, &path, list);

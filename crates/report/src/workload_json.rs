@@ -207,7 +207,8 @@ fn convolution_fields<M: SerializeMap>(c: &Convolution, backward: bool, out: &mu
     }
     out.serialize_entry("output_padding", &vec![0; c.stride.len()])?;
     out.serialize_entry("transposed", &false)?;
-    out.serialize_entry("groups", &c.groups)
+    out.serialize_entry("groups", &c.groups)?;
+    out.serialize_entry("depthwise", &c.is_depthwise())
 }
 
 fn attention_fields<M: SerializeMap>(a: &Attention, out: &mut M) -> Result<(), M::Error> {

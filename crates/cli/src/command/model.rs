@@ -177,7 +177,8 @@ fn extents(call: &Call) -> Vec<Cell> {
 /// Least time of what `generate` repeats, and what it means in tokens.
 struct Pace {
     summary: Summary,
-    tokens_per_second: f64,
+    /// Tokens, or images.
+    per_second: f64,
 }
 
 fn pace(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Pace, Error> {
@@ -186,11 +187,12 @@ fn pace(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Pace, Error
         Phase::Decode => 1,
         // The prompt's own pass gives the first.
         Phase::Generate => args.options.steps.max(0) as u64 + 1,
-        _ => prediction.tokens,
+        // An image counts as one.
+        _ => prediction.tokens.unwrap_or(1),
     };
     let all = tokens as f64 * args.options.batch as f64;
-    let tokens_per_second = if summary.seconds > 0.0 { all / summary.seconds } else { 0.0 };
-    Ok(Pace { summary, tokens_per_second })
+    let per_second = if summary.seconds > 0.0 { all / summary.seconds } else { 0.0 };
+    Ok(Pace { summary, per_second })
 }
 
 fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Result<Value, Error> {
@@ -212,10 +214,11 @@ fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
             "bound": pace.summary.bound(),
             "memory_share": pace.summary.share(Bound::Memory),
             "seconds": pace.summary.seconds,
-            "tokens_per_second": pace.tokens_per_second,
             "decode_leaves_memory_roof_at_batch": alone,
             "with_the_cache_read": with_cache,
         });
+        let unit = if prediction.tokens.is_some() { "tokens_per_second" } else { "images_per_second" };
+        out["roof"][unit] = json!(pace.per_second);
     }
     Ok(out)
 }
@@ -230,7 +233,8 @@ fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
         prediction.dtype
     )];
     if let Some(cache) = prediction.cache_bytes {
-        lines.push(format!("KV cache     {} at the end", report::bytes(cache)));
+        let kept = if prediction.cache_grows { "KV cache     " } else { "state        " };
+        lines.push(format!("{kept}{} at the end", report::bytes(cache)));
     }
     let causal = if totals.flops_causal == totals.flops {
         String::new()
@@ -243,10 +247,25 @@ fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
         report::flops(totals.flops),
         report::bytes(totals.bytes)
     ));
+    if let Some(line) = depthwise_line(prediction.workload.calls()) {
+        lines.push(line);
+    }
     if let Some(chip) = chip {
         lines.extend(roof_lines(prediction, args, chip)?);
     }
     Ok(lines.join("\n"))
+}
+
+/// Why depthwise convolutions are hardly products, where there are some.
+fn depthwise_line(calls: &[Call]) -> Option<String> {
+    let depthwise = |call: &&Call| matches!(&call.operands, Operands::Convolution(c) if c.is_depthwise());
+    let found: Vec<&Call> = calls.iter().filter(depthwise).collect();
+    let terms = found.iter().filter_map(|call| call.product()).map(|p| p.k).max()?;
+    let count: u64 = found.iter().map(|call| call.count).sum();
+    Some(format!(
+        "depthwise    {count} of them are hardly products: each channel has a filter of its own, so N is 1 and K at \
+         most {terms}, which feeds no matrix unit; they run at the speed of memory"
+    ))
 }
 
 fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<String>, Error> {
@@ -255,6 +274,7 @@ fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<S
     let what = match prediction.phase {
         Phase::Generate => "new tokens/s, the prompt's time included",
         Phase::Decode => "tokens/s",
+        _ if prediction.tokens.is_none() => "images/s",
         _ => "tokens/s of input",
     };
     let mut lines = vec![
@@ -266,7 +286,7 @@ fn roof_lines(prediction: &Prediction, args: &Args, chip: &Chip) -> Result<Vec<S
             bound.name(),
             peaks_used(&prediction.workload, chip),
         ),
-        format!("that is      {} {what}", report::significant(pace.tokens_per_second, 3)),
+        format!("that is      {} {what}", report::significant(pace.per_second, 3)),
     ];
     if prediction.decode_step.is_some() {
         let batch = |n: Option<u64>| n.map_or("never".into(), |n| format!("at batch {n}"));

@@ -15,14 +15,15 @@ pub struct Patches {
     pub channels: i64,
     pub bias: bool,
     pub any_image: bool,
+    pub whole: bool,
     pub tables: Vec<Table>,
 }
 
 impl Patches {
-    /// The squares of an image, and one token for the whole.
+    /// The squares of an image, and a token for the whole where there is one.
     pub fn tokens(&self, image: i64) -> i64 {
         let along = image / self.side;
-        along * along + 1
+        along * along + i64::from(self.whole)
     }
 }
 
@@ -139,6 +140,7 @@ impl Facts<'_> {
             channels: self.extent(&p.channels)?,
             bias: self.holds(&p.bias)?,
             any_image: p.any_image,
+            whole: p.whole,
             tables: self.tables(&p.tables, hidden)?,
         })
     }

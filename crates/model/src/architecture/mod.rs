@@ -1,12 +1,14 @@
 //! A declaration and a config together: every extent a number, every choice made.
 
 mod attention;
+mod condition;
 mod feed;
 mod image;
 mod layers;
 mod state_space;
 
 pub use attention::{Attention, Latent, Projections, QkNorm, Rotary};
+pub use condition::Condition;
 pub use feed::{Experts, Mlp, Up};
 pub use image::{ConvLayer, ConvStep, Convolution, Features, Patches, Stages};
 pub use layers::{Block, Layer};
@@ -80,10 +82,12 @@ pub struct Stack {
     pub pooled: Option<Pooled>,
     pub tied: bool,
     pub prefill_caches: bool,
+    pub eager: bool,
     pub sdpa: bool,
     pub layers_at: String,
     pub layers: Vec<Layer>,
     pub block: Block,
+    pub condition: Option<Condition>,
     pub attention: Option<Attention>,
     /// Attention over the encoder's output.
     pub cross: Option<Attention>,
@@ -227,10 +231,12 @@ impl Facts<'_> {
             pooled: model.pooled,
             tied: self.holds(&model.tied)?,
             prefill_caches: self.holds(&model.prefill_caches)?,
+            eager: self.holds(&model.eager)?,
             sdpa: self.holds(&model.sdpa)?,
             layers_at: declared.layers.as_ref().map_or(String::new(), |layers| layers.at.clone()),
             layers: self.layers(declared, keep)?,
             block: self.block(&declared.block)?,
+            condition: declared.condition.as_ref().map(|c| self.condition(c, hidden)).transpose()?,
             attention: attention(&declared.attention, !model.encoder)?,
             cross: attention(&declared.cross, false)?,
             state_space: declared.state_space.as_ref().map(|s| self.state_space(s, hidden)).transpose()?,

@@ -3,6 +3,7 @@
 
 mod attend;
 mod attention;
+mod condition;
 mod convolution;
 mod experts;
 mod latent;
@@ -15,6 +16,7 @@ mod stages;
 mod state_space;
 
 pub use attention::{attention, cross_attention};
+pub use condition::{condition, modulate};
 pub use experts::experts;
 pub use linear::linear;
 pub use mlp::mlp;

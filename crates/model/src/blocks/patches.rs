@@ -6,7 +6,8 @@ use crate::architecture::{Convolution, Features, Patches};
 use crate::tape::{Tape, Var};
 use gemwright_core::View;
 
-/// An image as tokens: a convolution whose steps are as wide as its kernel, a token before them, positions.
+/// An image as tokens: a convolution whose steps are as wide as its kernel, a token for the whole
+/// before them, positions.
 pub fn cut_image(tape: &mut Tape, patches: &Patches, hidden: i64, run: &Run) -> (Var, Var) {
     let view = |size: &[i64]| View::contiguous(size, run.dtype);
     let image = tape.constant(view(&[run.batch, patches.channels, run.image, run.image]));
@@ -25,6 +26,9 @@ pub fn cut_image(tape: &mut Tape, patches: &Patches, hidden: i64, run: &Run) -> 
     let along = run.image / patches.side;
     let cut = tape.reshape(cut, &[run.batch, hidden, along * along]);
     let cut = tape.transpose(cut, 1, 2);
+    if !patches.whole {
+        return (image, as_tokens(tape, cut));
+    }
     let whole = tape.input(view(&[1, 1, hidden]).expand(&[run.batch, 1, hidden]));
     let tokens = tape.cat(&[whole, cut], 1);
     let positions = tape.input(view(&[1, run.queries, hidden]));
@@ -41,6 +45,11 @@ pub fn read_features(tape: &mut Tape, features: &Features, run: &Run) -> (Var, V
         x = tape.map(x);
     }
     let tokens = tape.transpose(x, 1, 2);
-    // Positions are added without a copy; but what reads the sum is a norm, to which its layout is nothing.
-    (input, tape.contiguous(tokens))
+    (input, as_tokens(tape, tokens))
+}
+
+/// Row-major, as parts of a model hand tokens on. Positions are added to them without a copy; but
+/// what reads the sum is a norm, to which its layout is nothing.
+fn as_tokens(tape: &mut Tape, x: Var) -> Var {
+    tape.contiguous(x)
 }

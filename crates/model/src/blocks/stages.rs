@@ -29,11 +29,7 @@ fn one(tape: &mut Tape, x: Var, layer: &ConvLayer, path: &str, run: &Run) -> Var
         Some(shortcut) => normed_convolution(tape, x, shortcut, path, run),
         None => x,
     };
-    // The order of a sum decides the layout of its result; with a factor on it, the result is the second.
-    let out = match &layer.factor {
-        Some(_) => tape.add(residual, out),
-        None => tape.add(out, residual),
-    };
+    let out = tape.add(residual, out);
     if layer.activated { tape.map(out) } else { out }
 }
 

@@ -5,7 +5,7 @@ use super::linear::Linear;
 use super::model::Table;
 use serde::Deserialize;
 
-/// An image cut into squares by a convolution, and a token for the whole before them.
+/// An image cut into squares by a convolution.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Patches {
@@ -19,7 +19,11 @@ pub struct Patches {
     /// Positions are stretched to other images; without it only its own size fits.
     #[serde(default)]
     pub any_image: bool,
+    /// A token for the whole image comes before its squares.
+    #[serde(default = "always")]
+    pub whole: bool,
     /// Parameters of the embedding beside the convolution, each with its rows.
+    #[serde(default)]
     pub tables: Vec<Table>,
 }
 
@@ -52,6 +56,10 @@ pub struct Convolution {
     pub norm: Option<String>,
     #[serde(default = "yes")]
     pub when: Expr,
+}
+
+fn always() -> bool {
+    true
 }
 
 fn one() -> Expr {

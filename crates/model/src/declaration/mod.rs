@@ -2,6 +2,7 @@
 //! but extents. The files are under `arch/`, one a type; ARCHITECTURE.md shows how to add one.
 
 mod attention;
+mod condition;
 mod feed;
 mod field;
 mod image;
@@ -10,6 +11,7 @@ mod model;
 mod state_space;
 
 pub use attention::*;
+pub use condition::*;
 pub use feed::*;
 pub use field::*;
 pub use image::*;
@@ -33,6 +35,7 @@ const FILES: &[(&str, &str)] = &[
     ("deepseek_v3", include_str!("../../arch/deepseek_v3.toml")),
     ("dinov2", include_str!("../../arch/dinov2.toml")),
     ("distilbert", include_str!("../../arch/distilbert.toml")),
+    ("dit", include_str!("../../arch/dit.toml")),
     ("falcon", include_str!("../../arch/falcon.toml")),
     ("gemma", include_str!("../../arch/gemma.toml")),
     ("gemma2", include_str!("../../arch/gemma2.toml")),
@@ -72,6 +75,13 @@ const FILES: &[(&str, &str)] = &[
 /// The types that can be predicted.
 pub fn known_types() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
+}
+
+/// The type whose models are of a class, where their config.json names that instead.
+pub fn type_of_class(class: &str) -> Option<&'static str> {
+    // Reading one file is enough: the others do not have the word.
+    let candidates = FILES.iter().filter(|(_, text)| text.contains(class)).map(|(name, _)| *name);
+    candidates.into_iter().find(|name| declaration(name).is_some_and(|d| d.facts.class.as_deref() == Some(class)))
 }
 
 /// The declaration of a type, with what it takes over from another.
@@ -154,6 +164,8 @@ pub struct Declaration {
 pub struct Facts {
     /// The `model_type` of config.json.
     pub model_type: String,
+    /// The `_class_name` of config.json, where a library writes that.
+    pub class: Option<String>,
     /// The fields read from config.json, each with what transformers takes when it is absent.
     pub config: BTreeMap<String, Field>,
     /// Further spellings of a field in published files.
@@ -168,7 +180,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    const KEYS: [&str; 5] = ["model_type", "config", "aliases", "require", "pair"];
+    const KEYS: [&str; 6] = ["model_type", "class", "config", "aliases", "require", "pair"];
 }
 
 /// Layers, and what stands around them.
@@ -179,6 +191,8 @@ pub struct Stack {
     pub layers: Option<Layers>,
     #[serde(default)]
     pub block: Block,
+    /// What steers every layer from outside.
+    pub condition: Option<Condition>,
     pub attention: Option<Attention>,
     /// Attention over the encoder's output, written as what differs from the other attention.
     pub cross: Option<Attention>,

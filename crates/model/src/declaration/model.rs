@@ -56,6 +56,9 @@ pub struct Model {
     /// Whether a prefill that is not part of a generation fills a cache.
     #[serde(default = "yes")]
     pub prefill_caches: Expr,
+    /// Attention can be computed by two products.
+    #[serde(default = "yes")]
+    pub eager: Expr,
     /// transformers has an sdpa path for this type.
     #[serde(default = "yes")]
     pub sdpa: Expr,
