@@ -4,6 +4,7 @@ use crate::declaration::{Facts, Field, FieldKind, FullField};
 use crate::error::ModelError;
 use crate::expr::{Env, Value, evaluate};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 
 /// The largest extent a config may give: beyond it is a mistake, not a model.
 const LARGEST: i64 = 1 << 24;
@@ -84,6 +85,11 @@ impl Config {
         let mut later = Vec::new();
         for (name, field) in &declaration.config {
             let field = Rules::of(field);
+            if let Some((object, _)) = name.split_once('.')
+                && let Some(json) = self.get(object).filter(|json| !json.is_object() && !json.is_null())
+            {
+                return Err(self.error(object, format!("is {}; it must be an object", shown(json))));
+            }
             let spelt = declaration.aliases.iter().filter(|(_, f)| *f == name).map(|(alias, _)| alias);
             let written = spelt.chain([name]).find_map(|spelling| self.get(spelling).map(|json| (spelling, json)));
             // transformers counts the labels where it saves their names.
@@ -97,6 +103,9 @@ impl Config {
                     Some(expression) => later.push((name, expression)),
                     None => return Err(self.error(spelling, "is null, which this type does not accept")),
                 },
+                Some((_, Json::String(word))) if field.words.contains_key(word) => {
+                    later.push((name, field.words[word].clone()));
+                }
                 Some((spelling, json)) => {
                     env.insert(name.clone(), self.typed(spelling, json, field.kind)?);
                 }
@@ -164,19 +173,21 @@ struct Rules {
     kind: FieldKind,
     absent: Option<String>,
     null: Option<String>,
+    words: BTreeMap<String, String>,
 }
 
 impl Rules {
     fn of(field: &Field) -> Rules {
-        let literal = |kind, text: String| Rules { kind, absent: Some(text), null: None };
+        let words = BTreeMap::new();
+        let literal = |kind, text: String| Rules { kind, absent: Some(text), null: None, words: BTreeMap::new() };
         match field {
             Field::Bool(x) => literal(FieldKind::Bool, x.to_string()),
             Field::Int(x) => literal(FieldKind::Int, x.to_string()),
             Field::Expression(text) => {
-                Rules { kind: FieldKind::Int, absent: Some(text.clone()), null: Some(text.clone()) }
+                Rules { kind: FieldKind::Int, absent: Some(text.clone()), null: Some(text.clone()), words }
             }
-            Field::Full(FullField { kind, absent, null }) => {
-                Rules { kind: *kind, absent: absent.clone(), null: null.clone() }
+            Field::Full(FullField { kind, absent, null, words }) => {
+                Rules { kind: *kind, absent: absent.clone(), null: null.clone(), words: words.clone() }
             }
         }
     }

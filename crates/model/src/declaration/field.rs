@@ -2,6 +2,7 @@
 
 use crate::expr::{Env, ExprError, holds};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// A condition on the config, and what to say where it does not hold.
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,9 @@ pub struct FullField {
     pub absent: Option<String>,
     /// Expression for an explicit null; without it null is refused.
     pub null: Option<String>,
+    /// Words that may stand in place of a number, each with its expression.
+    #[serde(default)]
+    pub words: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -228,6 +228,17 @@ mod tests {
     }
 
     #[test]
+    fn the_record_of_the_architectures_is_true() {
+        let record = include_str!("../../../../docs/architectures.md");
+        for (name, text) in FILES {
+            let row = format!("| {name} | {} |", text.lines().count());
+            assert!(record.contains(&row), "docs/architectures.md: {row}");
+        }
+        let lines: usize = FILES.iter().map(|(_, text)| text.lines().count()).sum();
+        assert!(record.contains(&format!("{} types, {lines} lines", FILES.len())), "{lines} lines");
+    }
+
+    #[test]
     fn an_encoder_is_written_as_what_differs() {
         let bart = declaration("bart").unwrap();
         let (encoder, decoder) = (bart.encoder.unwrap(), bart.stack);
