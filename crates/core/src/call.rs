@@ -198,7 +198,7 @@ impl Convolution {
     }
 
     /// Every channel has a filter of its own: a product of one column and as few terms as the
-    /// kernel has places, which no matrix unit can be fed with. Memory bounds it on every chip.
+    /// kernel has places, which no matrix unit can be fed with.
     pub fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.weight.size[1] == 1
     }

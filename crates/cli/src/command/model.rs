@@ -264,7 +264,7 @@ fn depthwise_line(calls: &[Call]) -> Option<String> {
     let count: u64 = found.iter().map(|call| call.count).sum();
     Some(format!(
         "depthwise    {count} of them are hardly products: each channel has a filter of its own, so N is 1 and K at \
-         most {terms}, which feeds no matrix unit; they run at the speed of memory"
+         most {terms}, which feeds no matrix unit; their least time is memory's, vector units may take longer"
     ))
 }
 
