@@ -254,6 +254,10 @@ fn the_json_is_what_the_schema_says() {
         "model falcon-7b --phase prefill",
         "model bloom-560m --phase decode",
         "model gemma-3-1b --phase generate --steps 2 --dtype f32",
+        "model convnext-tiny-224 --phase train",
+        "model mamba-130m --phase train --seq 8",
+        "model mixtral-8x7b --phase decode --weight-dtype int4 --tp 2",
+        "model whisper-tiny --weight-dtype fp8 --phase prefill",
     ] {
         let workload = json(words);
         let errors: Vec<String> = schema.iter_errors(&workload).map(|e| e.to_string()).collect();

@@ -66,9 +66,15 @@ fn mutate(config: &Value, dice: &mut Dice) -> String {
             2 => {
                 config.insert("rope_parameters".into(), json!({"partial_rotary_factor": hostile_value(dice)}));
             }
-            _ => {
-                config.insert(key, hostile_value(dice));
-            }
+            _ => match config.get_mut(&key).and_then(Value::as_object_mut).filter(|o| !o.is_empty()) {
+                Some(inner) => {
+                    let keys: Vec<String> = inner.keys().cloned().collect();
+                    inner.insert(keys[dice.roll(keys.len())].clone(), hostile_value(dice));
+                }
+                None => {
+                    config.insert(key, hostile_value(dice));
+                }
+            },
         }
         if config.is_empty() {
             break;

@@ -4,9 +4,11 @@
 mod chips;
 mod command;
 mod error;
+mod folder;
 mod output;
 mod products;
 mod subject;
+mod versus;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,10 +1,11 @@
 //! What a command is about: a preset, a config.json, or a folder that holds one; and the options of `model`.
 
 use crate::error::Error;
+use crate::folder;
 use clap::{Args, ValueEnum};
 use gemwright_core::DType;
 use gemwright_core::blas::{Settings, Stack};
-use gemwright_model::{AttentionWay, CacheKind, ExpertsWay, Logits, Model, Options, Phase};
+use gemwright_model::{AttentionWay, CacheKind, ExpertsWay, Fuse, Logits, Model, Options, Phase, WeightFormat};
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -100,6 +101,16 @@ pub struct ModelOptions {
     /// Element type: bf16, f16, f32, f64 [default: the config's own, bf16 for presets]
     #[arg(long, value_parser = parse_dtype, value_name = "TYPE")]
     pub dtype: Option<DType>,
+    /// Put projections of one input together: qkv, gate_up
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")]
+    pub fuse: Vec<FuseArg>,
+    /// Split every layer over N GPUs; what is listed is one GPU's part
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub tp: i64,
+    /// How weights inside the layers are stored, widened as they are multiplied: fp8, int8 (a factor for each output),
+    /// int4 (one for each 128 inputs; int4:64 for each 64)
+    #[arg(long, value_parser = parse_weight_format, value_name = "TYPE")]
+    pub weight_dtype: Option<WeightFormat>,
     /// Only the first N layers
     #[arg(long, value_name = "N")]
     pub layers: Option<i64>,
@@ -109,6 +120,25 @@ pub struct ModelOptions {
     /// Forward calls of each layer again in the backward pass (gradient checkpointing)
     #[arg(long)]
     pub recompute: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum FuseArg {
+    /// Query, key and value in one product
+    Qkv,
+    /// Gate and up in one product
+    GateUp,
+}
+
+fn parse_weight_format(text: &str) -> Result<WeightFormat, String> {
+    match (text, text.strip_prefix("int4:").map(str::parse)) {
+        ("fp8", _) => Ok(WeightFormat::Fp8),
+        ("int8", _) => Ok(WeightFormat::Int8),
+        ("int4", _) => Ok(WeightFormat::Int4 { group: 128 }),
+        (_, Some(Ok(group))) if group >= 1 => Ok(WeightFormat::Int4 { group }),
+        _ => Err("known are fp8, int8, int4 and int4:GROUP".into()),
+    }
 }
 
 fn parse_dtype(text: &str) -> Result<DType, String> {
@@ -172,6 +202,9 @@ impl ModelOptions {
             dtype: self.dtype,
             layers: self.layers,
             recompute: self.recompute,
+            fuse: Fuse { qkv: self.fuse.contains(&FuseArg::Qkv), gate_up: self.fuse.contains(&FuseArg::GateUp) },
+            tp: self.tp,
+            weight_format: self.weight_dtype,
             stack: self.library.settings().stack,
         }
     }
@@ -180,7 +213,7 @@ impl ModelOptions {
 /// What is read here is small; a larger file is something else.
 const LARGEST: u64 = 16 << 20;
 
-fn small_text(file: &Path) -> Result<String, Error> {
+pub fn small_text(file: &Path) -> Result<String, Error> {
     let wrong = |why: String| Error::File { path: file.display().to_string(), why };
     if std::fs::metadata(file).map_err(|e| wrong(e.to_string()))?.len() > LARGEST {
         return Err(wrong("larger than 16 MB: hardly the file that was meant".into()));
@@ -189,17 +222,29 @@ fn small_text(file: &Path) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|e| wrong(format!("not UTF-8: {}", e.utf8_error())))
 }
 
-/// The model that `subject` names: a file, a folder, else a preset.
+/// The model that `subject` names: a file, a folder, else a preset. A folder's weights are held
+/// against its config.
 pub fn model(subject: &str) -> Result<Model, Error> {
     let path = Path::new(subject);
-    let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
     if !path.exists() {
-        let looks_like_a_path = subject.contains(['/', '\\']) || subject.ends_with(".json");
+        let looks_like_a_path =
+            subject.contains(['/', '\\']) || [".json", ".gguf"].iter().any(|end| subject.ends_with(end));
         if looks_like_a_path {
             return Err(Error::File { path: subject.into(), why: "no such file or folder".into() });
         }
         return Ok(Model::from_preset(subject)?);
     }
+    if path.extension().is_some_and(|end| end == "gguf") {
+        return Ok(Model::from_gguf(subject, subject, folder::gguf(path)?)?);
+    }
+    let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
     let text = small_text(&file)?;
-    Ok(Model::from_config(subject, &file.display().to_string(), &text)?)
+    let model = Model::from_config(subject, &file.display().to_string(), &text)?;
+    match path.is_dir() {
+        true => Ok(match folder::tensors(path)? {
+            Some(stored) => model.with_stored(stored),
+            None => model,
+        }),
+        false => Ok(model),
+    }
 }

@@ -287,6 +287,9 @@ pub struct Call {
     /// Innermost module that issues it, every number in the path replaced by `*`.
     pub module: Arc<str>,
     pub operands: Operands,
+    /// Factors of the second operand, where that is stored in fewer bits and widened on the way to
+    /// the multiplier.
+    pub scales: Option<View>,
     /// It runs within the decomposed attention call of the same module.
     pub inside: bool,
     pub count: u64,
@@ -355,19 +358,24 @@ impl Call {
             Operands::Attention(attention) => attention.bytes(self.op == Op::AttentionBackward),
             Operands::Product { a, b, bias, out, beta, .. } => {
                 let bias = bias.filter(|_| *beta != 0.0).map_or(0, |v| v.bytes());
-                a.bytes() + b.bytes() + out.bytes() + bias
+                a.bytes() + b.bytes() + out.bytes() + bias + self.scales.map_or(0, |v| v.bytes())
             }
             Operands::Convolution(convolution) => convolution.bytes(self.op == Op::ConvolutionBackward),
             Operands::Grouped { a, b, out, touched, .. } => {
                 let (stacked, rest) = if b.rank() == 3 { (b, out) } else { (out, b) };
-                let one = stacked.bytes() as f64 / stacked.size[0].max(1) as f64;
+                let all = stacked.bytes() + self.scales.map_or(0, |v| v.bytes());
+                let one = all as f64 / stacked.size[0].max(1) as f64;
                 a.bytes() + rest.bytes() + (one * touched).round() as u128
             }
         }
     }
 
-    /// The leaf operation PyTorch dispatches; none for attention in a fused kernel.
+    /// The leaf operation PyTorch dispatches; none for attention in a fused kernel, and none where
+    /// the weight is stored in fewer bits: no BLAS routine takes such an operand.
     pub fn leaf(&self) -> Option<Leaf> {
+        if self.scales.is_some() {
+            return None;
+        }
         let Operands::Product { a, b, bias, beta, .. } = self.operands else { return None };
         let op = match self.op {
             Op::Mm => LeafOp::Mm,
@@ -410,6 +418,7 @@ impl Call {
             && self.pass == other.pass
             && self.module == other.module
             && self.inside == other.inside
+            && self.scales == other.scales
             && self.operands == other.operands
     }
 
@@ -442,7 +451,15 @@ mod tests {
             scale: None,
             backend: Backend::Cudnn,
         });
-        Call { op: Op::Attention, pass: Pass::Forward, module: "attn".into(), operands, inside: false, count: 1 }
+        Call {
+            op: Op::Attention,
+            pass: Pass::Forward,
+            module: "attn".into(),
+            operands,
+            scales: None,
+            inside: false,
+            count: 1,
+        }
     }
 
     #[test]
@@ -468,6 +485,7 @@ mod tests {
         let view = |size: &[i64]| View::contiguous(size, DType::F32);
         let call = |beta| Call {
             op: Op::Baddbmm,
+            scales: None,
             pass: Pass::Forward,
             module: "x".into(),
             operands: Operands::Product {

@@ -111,7 +111,7 @@ impl Chip {
             DType::F16 => "fp16",
             DType::Bf16 => "bf16",
             DType::F8E4m3 | DType::F8E5m2 => "fp8",
-            DType::I8 | DType::I32 => "int8",
+            DType::I4 | DType::I8 | DType::I32 => "int8",
         }
     }
 

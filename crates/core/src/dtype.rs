@@ -17,6 +17,7 @@ pub enum DType {
     F8E5m2,
     C64,
     C128,
+    I4,
     I8,
     I32,
     Bool,
@@ -26,15 +27,21 @@ impl DType {
     /// Every dtype a model can be run in, in the order they are offered.
     pub const FLOATS: [DType; 4] = [DType::Bf16, DType::F16, DType::F32, DType::F64];
 
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
+    /// Bits of one element.
+    pub fn bits(self) -> u64 {
         match self {
-            DType::C128 => 16,
-            DType::F64 | DType::C64 => 8,
-            DType::F32 | DType::I32 => 4,
-            DType::F16 | DType::Bf16 => 2,
-            DType::F8E4m3 | DType::F8E5m2 | DType::I8 | DType::Bool => 1,
+            DType::C128 => 128,
+            DType::F64 | DType::C64 => 64,
+            DType::F32 | DType::I32 => 32,
+            DType::F16 | DType::Bf16 => 16,
+            DType::F8E4m3 | DType::F8E5m2 | DType::I8 | DType::Bool => 8,
+            DType::I4 => 4,
         }
+    }
+
+    /// Bytes that hold one element.
+    pub fn bytes(self) -> u64 {
+        self.bits().div_ceil(8)
     }
 
     /// The name used in all output.
@@ -48,6 +55,7 @@ impl DType {
             DType::F8E5m2 => "f8e5m2",
             DType::C64 => "c64",
             DType::C128 => "c128",
+            DType::I4 => "i4",
             DType::I8 => "i8",
             DType::I32 => "i32",
             DType::Bool => "bool",
@@ -73,7 +81,7 @@ impl DType {
     /// The type PyTorch computes in when a tensor of each meets in a pointwise operation.
     pub fn promote(self, other: DType) -> DType {
         let rank = |d: DType| match d {
-            DType::Bool | DType::I8 | DType::I32 => 0,
+            DType::Bool | DType::I4 | DType::I8 | DType::I32 => 0,
             DType::F8E4m3 | DType::F8E5m2 | DType::F16 | DType::Bf16 => 1,
             DType::F32 => 2,
             DType::F64 => 3,

@@ -7,6 +7,7 @@
 pub mod blas;
 mod call;
 mod chip;
+mod collective;
 mod dims;
 mod dtype;
 mod explain;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use call::{Attention, Call, Convolution, Kernel, Op, Operands, Pass, Product};
 pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Units};
+pub use collective::{Collective, CollectiveKind};
 pub use dims::Dims;
 pub use dtype::DType;
 pub use explain::{Explanation, Happening, Section, Subject};

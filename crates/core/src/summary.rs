@@ -81,6 +81,7 @@ impl Summary {
             let count = call.count as f64;
             let peak = Roof::of(call, chip)?.ridge * bandwidth;
             compute += count * call.flops() as f64 / peak;
+            weights += count * call.scales.map_or(0, |v| v.bytes()) as f64;
             match &call.operands {
                 Operands::Product { a, b, bias, out, .. } => {
                     moved += count * (a.bytes() + out.bytes()) as f64;
@@ -153,7 +154,15 @@ mod tests {
             beta: 1.0,
         };
         let mut workload = Workload::default();
-        workload.push(&Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, inside: false, count: 3 });
+        workload.push(&Call {
+            op: Op::Mm,
+            pass: Pass::Forward,
+            module: "m".into(),
+            operands,
+            scales: None,
+            inside: false,
+            count: 3,
+        });
         workload
     }
 

@@ -85,7 +85,7 @@ impl View {
     /// Bytes in memory: a dimension of stride 0 is there once.
     pub fn bytes(&self) -> u128 {
         let stored = self.size.iter().zip(self.stride.iter()).filter(|(_, step)| **step != 0);
-        stored.map(|(n, _)| *n as u128).product::<u128>() * u128::from(self.dtype.bytes())
+        (stored.map(|(n, _)| *n as u128).product::<u128>() * u128::from(self.dtype.bits())).div_ceil(8)
     }
 
     /// Row-major but for the strides of dimensions of size 1, which no address depends on.

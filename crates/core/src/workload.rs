@@ -1,6 +1,6 @@
 //! The list that joins prediction, observation, execution and choice.
 
-use crate::Call;
+use crate::{Call, Collective};
 use std::collections::HashMap;
 use std::hash::Hasher;
 
@@ -22,6 +22,8 @@ pub struct Workload {
     pub parameters: Option<u64>,
     /// What was odd about the input but readable.
     pub warnings: Vec<String>,
+    /// What ranks exchange, in order of first issue.
+    pub collectives: Vec<Collective>,
     calls: Vec<Call>,
     /// Hash of a call's key -> its position in `calls`; the next free number where two keys meet.
     places: HashMap<u64, usize>,
@@ -59,6 +61,18 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// Adds an exchange so many times over.
+    pub fn push_collective(&mut self, collective: &Collective, times: u64) {
+        let count = collective.count * times;
+        let same = |other: &&mut Collective| Collective { count: collective.count, ..(**other).clone() } == *collective;
+        match self.collectives.iter_mut().find(same) {
+            Some(other) => other.count += count,
+            None => self.collectives.push(Collective { count, ..collective.clone() }),
+        }
+    }
+}
+
 /// A quick hash for keys that nobody chooses to make us slow: a wrong guess costs one comparison.
 struct Mix(u64);
 
@@ -87,7 +101,7 @@ mod tests {
             let view = |size: &[i64]| View::contiguous(size, DType::Bf16);
             let (a, b, out) = (view(&[2, 3]), view(&[3, n]), view(&[2, n]));
             let operands = Operands::Product { a, b, bias: None, out, alpha: 1.0, beta: 1.0 };
-            Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, inside: false, count }
+            Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, scales: None, inside: false, count }
         };
         let mut workload = Workload::default();
         for call in [mm(4, 1), mm(5, 2), mm(4, 3), mm(6, 0)] {

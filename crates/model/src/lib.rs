@@ -18,11 +18,14 @@ mod prediction;
 mod presets;
 mod settle;
 mod sizes;
+mod stored;
 mod tape;
+mod variants;
 mod weights;
 
 pub use declaration::known_types;
 pub use error::ModelError;
-pub use options::{AttentionWay, CacheKind, ExpertsWay, Logits, Options, Phase};
+pub use options::{AttentionWay, CacheKind, ExpertsWay, Fuse, Logits, Options, Phase, WeightFormat};
 pub use prediction::{Model, Prediction};
 pub use presets::{Preset, preset, presets};
+pub use stored::{Gguf, Report, Stored, Tensor, read_gguf, read_index, read_safetensors};

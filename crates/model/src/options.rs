@@ -1,7 +1,7 @@
 //! What is asked of a model.
 
-use gemwright_core::DType;
 use gemwright_core::blas::Stack;
+use gemwright_core::{DType, View};
 
 /// Which part of a model's life is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,62 @@ pub enum CacheKind {
     Static(i64),
 }
 
+/// How the weights of linear layers are stored, where that is not the model's own type. They are
+/// widened on the way to the multiplier, so the type that is multiplied stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightFormat {
+    /// e4m3, an f32 factor for each output.
+    Fp8,
+    /// A factor of the model's type for each output.
+    Int8,
+    /// A factor of the model's type for each output and each so many inputs.
+    Int4 {
+        /// Inputs that share a factor.
+        group: i64,
+    },
+}
+
+impl WeightFormat {
+    /// The stored element type.
+    pub fn dtype(self) -> DType {
+        match self {
+            WeightFormat::Fp8 => DType::F8E4m3,
+            WeightFormat::Int8 => DType::I8,
+            WeightFormat::Int4 { .. } => DType::I4,
+        }
+    }
+
+    /// The name used on the command line and in the output.
+    pub fn name(self) -> String {
+        match self {
+            WeightFormat::Fp8 => "fp8".into(),
+            WeightFormat::Int8 => "int8".into(),
+            WeightFormat::Int4 { group: 128 } => "int4".into(),
+            WeightFormat::Int4 { group } => format!("int4:{group}"),
+        }
+    }
+
+    /// The factors of a weight of `shape`, whose last two extents are outputs and inputs.
+    pub fn scales(self, shape: &[i64], dtype: DType) -> View {
+        let last = shape.len() - 1;
+        let (per_row, dtype) = match self {
+            WeightFormat::Fp8 => (1, DType::F32),
+            WeightFormat::Int8 => (1, dtype),
+            WeightFormat::Int4 { group } => ((shape[last] + group - 1) / group, dtype),
+        };
+        View::contiguous(&[&shape[..last], &[per_row]].concat(), dtype)
+    }
+}
+
+/// What is put together into one wider product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fuse {
+    /// The projections of query, key and value.
+    pub qkv: bool,
+    /// The gate and up projections.
+    pub gate_up: bool,
+}
+
 /// Everything that can be asked beside the model itself; an absent value has the phase's default.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
@@ -116,6 +172,10 @@ pub struct Options {
     pub dtype: Option<DType>,
     pub layers: Option<i64>,
     pub recompute: bool,
+    pub fuse: Fuse,
+    /// GPUs each layer is split over.
+    pub tp: i64,
+    pub weight_format: Option<WeightFormat>,
     /// Whose libraries run it; decides which kernel attention has.
     pub stack: Stack,
 }
@@ -134,6 +194,18 @@ impl Options {
     /// Tokens given to the stack that makes them.
     pub fn queries(&self, attends_encoder: bool) -> i64 {
         if attends_encoder { self.decoder_seq.unwrap_or(1) } else { self.seq() }
+    }
+}
+
+impl Options {
+    /// The same asked of the model as it is: nothing fused, split or stored otherwise.
+    pub fn plain(&self) -> Options {
+        Options { fuse: Fuse::default(), tp: 1, weight_format: None, ..self.clone() }
+    }
+
+    /// Something is fused, split or stored otherwise.
+    pub fn is_variant(&self) -> bool {
+        self.fuse != Fuse::default() || self.tp > 1 || self.weight_format.is_some()
     }
 }
 
@@ -156,6 +228,9 @@ impl Default for Options {
             dtype: None,
             layers: None,
             recompute: false,
+            fuse: Fuse::default(),
+            tp: 1,
+            weight_format: None,
             stack: Stack::Cuda,
         }
     }

@@ -1,6 +1,6 @@
 //! The parts of a stack that run one after the other, each on a tape of its own.
 
-use crate::architecture::{Layer, Stack};
+use crate::architecture::{Attention, Layer, Stack};
 use crate::blocks::{
     Run, angles, attention, condition, cross_attention, cut_image, experts, join, linear, mlp, modulate, norm,
     read_features, stages, state_space,
@@ -8,7 +8,7 @@ use crate::blocks::{
 use crate::declaration::Pooled;
 use crate::options::Logits;
 use crate::tape::{Tape, Var};
-use gemwright_core::{Call, View};
+use gemwright_core::{Call, Collective, Pass, View, Workload};
 
 /// What passes between the parts: a row a token, or one a sample where convolutions read an image.
 fn hidden_state(stack: &Stack, run: &Run) -> View {
@@ -21,20 +21,48 @@ fn hidden_state(stack: &Stack, run: &Run) -> View {
 /// A part of the model with its tape, from what comes in to what goes out. What passes between
 /// the parts is always row-major, so each can be run on its own.
 pub struct Piece {
-    pub tape: Tape,
+    tape: Tape,
     input: Var,
     output: Var,
 }
 
 impl Piece {
-    /// The calls of the backward pass, for a row-major gradient.
-    pub fn backward(&mut self) -> &[Call] {
-        let forward = self.tape.calls().len();
+    /// Everything the forward pass issues, so many times over.
+    pub fn forward_into(&self, workload: &mut Workload, times: u64) {
+        self.issue_into(workload, times, None);
+    }
+
+    /// The same again in the backward pass.
+    pub fn recompute_into(&self, workload: &mut Workload, times: u64) {
+        self.issue_into(workload, times, Some(Pass::Recompute));
+    }
+
+    fn issue_into(&self, workload: &mut Workload, times: u64, pass: Option<Pass>) {
+        for call in self.tape.calls() {
+            match pass {
+                Some(pass) => workload.push_times(&Call { pass, ..call.clone() }, times),
+                None => workload.push_times(call, times),
+            }
+        }
+        for exchange in self.tape.collectives() {
+            let pass = pass.unwrap_or(exchange.pass);
+            workload.push_collective(&Collective { pass, ..exchange.clone() }, times);
+        }
+    }
+
+    /// Everything the backward pass issues, for a row-major gradient.
+    pub fn backward_into(&mut self, workload: &mut Workload, times: u64) {
+        let (calls, exchanges) = (self.tape.calls().len(), self.tape.collectives().len());
         let view = self.tape.view(self.output);
         let gradient = View::contiguous(&view.size, view.dtype);
         let reached = self.tape.backward(self.output, gradient, self.input);
         debug_assert!(reached.is_none_or(|g| g.is_contiguous()), "a gradient leaves its part row-major");
-        &self.tape.calls()[forward..]
+        for call in &self.tape.calls()[calls..] {
+            workload.push_times(call, times);
+        }
+        for exchange in &self.tape.collectives()[exchanges..] {
+            workload.push_collective(exchange, times);
+        }
     }
 }
 
@@ -65,6 +93,11 @@ pub fn stem(stack: &Stack, run: &Run) -> Piece {
         Some(projection) => linear(&mut tape, input, projection, &join("", &projection.at), run.dtype),
         None => input,
     };
+    // Each GPU looks up the tokens it holds.
+    if let (true, Some(tokens)) = (stack.ranks > 1, &stack.looked_up) {
+        tape.enter(&join("", tokens));
+        tape.all_reduce(input);
+    }
     Piece { tape, input, output }
 }
 
@@ -108,26 +141,51 @@ fn block(tape: &mut Tape, x: Var, stack: &Stack, layer: &Layer, run: &Run) -> Va
         let fed = tape.mul(mlp_gate, fed);
         return tape.add(fed, x);
     }
+    let cross = |tape: &mut Tape, x: Var, facts: &Attention| {
+        let x = shared_out(tape, x, stack);
+        let found = cross_attention(tape, x, facts, layer, &path, run);
+        summed(tape, found, stack)
+    };
     if facts.norm_after_residual {
-        let found = mix(tape, x);
+        let before = shared_out(tape, x, stack);
+        let found = mix(tape, before);
+        let found = summed(tape, found, stack);
         let x = tape.add(x, found);
         let mut x = normed(tape, x, &facts.attention_norm);
-        if let Some(cross) = &stack.cross {
-            let found = cross_attention(tape, x, cross, layer, &path, run);
+        if let Some(attends) = &stack.cross {
+            let found = cross(tape, x, attends);
             x = tape.add(x, found);
             x = normed(tape, x, &facts.cross_norm);
         }
-        let fed = feed(tape, x);
+        let before = shared_out(tape, x, stack);
+        let fed = feed(tape, before);
+        let fed = summed(tape, fed, stack);
         let x = tape.add(x, fed);
         return normed(tape, x, &facts.mlp_norm);
     }
     let before = normed(tape, x, &facts.attention_norm);
+    let before = shared_out(tape, before, stack);
     let found = mix(tape, before);
+    if facts.parallel && stack.ranks > 1 {
+        // What both parts add is summed over the GPUs at once.
+        let mlp_input = match &facts.mlp_norm {
+            None => before,
+            name => {
+                let x = normed(tape, x, name);
+                shared_out(tape, x, stack)
+            }
+        };
+        let fed = feed(tape, mlp_input);
+        let both = tape.add(found, fed);
+        let both = summed(tape, both, stack);
+        return tape.add(x, both);
+    }
+    let found = summed(tape, found, stack);
     let found = normed(tape, found, &facts.attention_after);
     let mut residual = tape.add(x, found);
-    if let Some(cross) = &stack.cross {
+    if let Some(attends) = &stack.cross {
         let before = normed(tape, residual, &facts.cross_norm);
-        let found = cross_attention(tape, before, cross, layer, &path, run);
+        let found = cross(tape, before, attends);
         residual = tape.add(residual, found);
     }
     if stack.mlp.is_none() {
@@ -138,9 +196,21 @@ fn block(tape: &mut Tape, x: Var, stack: &Stack, layer: &Layer, run: &Run) -> Va
         (true, name) => normed(tape, x, name),
         (false, name) => normed(tape, residual, name),
     };
+    let mlp_input = shared_out(tape, mlp_input, stack);
     let fed = feed(tape, mlp_input);
+    let fed = summed(tape, fed, stack);
     let fed = normed(tape, fed, &facts.mlp_after);
     tape.add(residual, fed)
+}
+
+/// What every GPU reads, where layers are split.
+fn shared_out(tape: &mut Tape, x: Var, stack: &Stack) -> Var {
+    if stack.ranks > 1 { tape.each_rank(x) } else { x }
+}
+
+/// What every GPU has a part of, where layers are split.
+fn summed(tape: &mut Tape, x: Var, stack: &Stack) -> Var {
+    if stack.ranks > 1 { tape.all_reduce(x) } else { x }
 }
 
 /// What comes after the layers: the last norm, a projection back, the logits.
@@ -179,7 +249,16 @@ pub fn head(stack: &Stack, run: &Run, logits: Logits) -> Piece {
         Some(Pooled::FirstNormed) | None => {}
     }
     let output = match &stack.head {
-        Some(head) => linear(&mut tape, x, head, &join("", &head.at), run.dtype),
+        Some(head) => {
+            let split = stack.ranks > 1 && stack.pooled.is_none();
+            let x = if split { tape.each_rank(x) } else { x };
+            let out = linear(&mut tape, x, head, &join("", &head.at), run.dtype);
+            // A loss takes logits as they are split.
+            if split && !run.training {
+                tape.all_gather(out, stack.ranks);
+            }
+            out
+        }
         None => x,
     };
     Piece { tape, input, output }

@@ -6,7 +6,7 @@ use crate::error::ModelError;
 use crate::options::{AttentionWay, ExpertsWay, Logits, Options, Phase};
 use crate::pieces::{Piece, head, one_layer, pair, stem};
 use crate::sizes::check_size;
-use gemwright_core::{Call, DType, Pass, Workload};
+use gemwright_core::{DType, Workload};
 
 /// Issues the calls of a phase into `workload`. `options` are settled: no length is left open.
 pub fn predict(
@@ -45,7 +45,9 @@ pub fn predict(
         Phase::Generate => {
             let run = Run { cache, own_positions: options.batch > 1, ..run };
             forward(arch, &run, logits.unwrap_or(Logits::Last), workload)?;
-            let experts = options.experts.unwrap_or(ExpertsWay::Batched);
+            let gathers = options.weight_format.is_none();
+            let default = if gathers { ExpertsWay::Batched } else { ExpertsWay::Grouped };
+            let experts = options.experts.unwrap_or(default);
             let first = Run { queries: 1, past: run.queries, experts, encoded_is_cached: true, ..run };
             decode_steps(arch, &first, options.steps, workload)
         }
@@ -93,12 +95,6 @@ fn kinds(stack: &Stack) -> Vec<(Layer, u64)> {
     kinds
 }
 
-fn push(workload: &mut Workload, calls: &[Call], times: u64) {
-    for call in calls {
-        workload.push_times(call, times);
-    }
-}
-
 /// The encoder's own pass beside `run`, which is the other stack's.
 fn encoder_run(arch: &Architecture, run: &Run) -> Run {
     let queries = match arch.attends_encoder() {
@@ -112,16 +108,16 @@ fn encoder_run(arch: &Architecture, run: &Run) -> Run {
 fn forward(arch: &Architecture, run: &Run, logits: Logits, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, run)?;
     let one_stack = |stack: &Stack, run: &Run, logits: Logits, workload: &mut Workload| {
-        push(workload, stem(stack, run).tape.calls(), 1);
+        stem(stack, run).forward_into(workload, 1);
         all_layers(stack, run, &kinds(stack), workload);
-        push(workload, head(stack, run, logits).tape.calls(), 1);
+        head(stack, run, logits).forward_into(workload, 1);
     };
     if let Some(encoder) = arch.encoder.as_ref().filter(|_| !run.encoded_is_cached) {
         one_stack(encoder, &encoder_run(arch, run), Logits::All, workload);
     }
     one_stack(&arch.main, run, logits, workload);
     if let Some(piece) = paired(arch, run) {
-        push(workload, piece.tape.calls(), 1);
+        piece.forward_into(workload, 1);
     }
     Ok(())
 }
@@ -139,20 +135,20 @@ fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Wor
     let times = steps as u64;
     // A state has the same size after every token.
     if stack.attention.is_none() && steps > 0 {
-        push(workload, stem(stack, first).tape.calls(), times);
+        stem(stack, first).forward_into(workload, times);
         for (layer, count) in &kinds {
-            push(workload, one_layer(stack, layer, first).tape.calls(), *count * times);
+            one_layer(stack, layer, first).forward_into(workload, *count * times);
         }
-        push(workload, head(stack, first, Logits::All).tape.calls(), times);
+        head(stack, first, Logits::All).forward_into(workload, times);
         return Ok(());
     }
     for step in 0..steps {
         if step == 0 {
-            push(workload, stem(stack, first).tape.calls(), times);
+            stem(stack, first).forward_into(workload, times);
         }
         all_layers(stack, &Run { past: first.past + step, ..*first }, &kinds, workload);
         if step == 0 {
-            push(workload, head(stack, first, Logits::All).tape.calls(), times);
+            head(stack, first, Logits::All).forward_into(workload, times);
         }
     }
     Ok(())
@@ -160,7 +156,7 @@ fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Wor
 
 fn all_layers(stack: &Stack, run: &Run, kinds: &[(Layer, u64)], workload: &mut Workload) {
     for (layer, count) in kinds {
-        push(workload, one_layer(stack, layer, run).tape.calls(), *count);
+        one_layer(stack, layer, run).forward_into(workload, *count);
     }
 }
 
@@ -178,25 +174,24 @@ impl Section {
     }
 
     fn forward(&self, workload: &mut Workload) {
-        push(workload, self.stem.tape.calls(), 1);
+        self.stem.forward_into(workload, 1);
         for (layer, count) in &self.layers {
-            push(workload, layer.tape.calls(), *count);
+            layer.forward_into(workload, *count);
         }
-        push(workload, self.head.tape.calls(), 1);
+        self.head.forward_into(workload, 1);
     }
 
     /// Everything from the head back to the stem.
     fn backward(mut self, stack: &Stack, recompute: bool, workload: &mut Workload) {
-        push(workload, self.head.backward(), 1);
+        self.head.backward_into(workload, 1);
         order_backward(stack, &mut self.layers);
         for (layer, count) in &mut self.layers {
             if recompute {
-                let again = |call: &Call| Call { pass: Pass::Recompute, ..call.clone() };
-                push(workload, &layer.tape.calls().iter().map(again).collect::<Vec<_>>(), *count);
+                layer.recompute_into(workload, *count);
             }
-            push(workload, layer.backward(), *count);
+            layer.backward_into(workload, *count);
         }
-        push(workload, self.stem.backward(), 1);
+        self.stem.backward_into(workload, 1);
     }
 }
 
@@ -210,8 +205,8 @@ fn train(arch: &Architecture, run: &Run, recompute: bool, workload: &mut Workloa
     }
     main.forward(workload);
     if let Some(mut piece) = paired(arch, run) {
-        push(workload, piece.tape.calls(), 1);
-        push(workload, piece.backward(), 1);
+        piece.forward_into(workload, 1);
+        piece.backward_into(workload, 1);
     }
     main.backward(&arch.main, recompute, workload);
     if let Some((section, stack)) = encoder {

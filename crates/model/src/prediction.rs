@@ -10,7 +10,9 @@ use crate::predict::{attention_way, predict};
 use crate::presets::preset;
 use crate::settle::{set_load, settle};
 use crate::sizes::cached_numbers;
-use crate::weights::parameters;
+use crate::stored::{Gguf, Report, Stored, check, gguf_config, gguf_weights};
+use crate::variants::apply;
+use crate::weights::{self, Weight, parameters};
 use gemwright_core::{DType, Source, Workload, nearest};
 use serde_json::json;
 
@@ -19,6 +21,7 @@ pub struct Model {
     name: String,
     config: Config,
     is_preset: bool,
+    stored: Option<Stored>,
 }
 
 /// The calls of a model and what people ask next.
@@ -27,14 +30,18 @@ pub struct Prediction {
     pub workload: Workload,
     /// Element type of weights and activations.
     pub dtype: DType,
-    /// Bytes of all parameters.
+    /// Bytes of all parameters, factors of narrower ones included; of one GPU where layers are split.
     pub weight_bytes: u128,
+    /// Parameters one GPU holds, where layers are split.
+    pub parameters_per_gpu: Option<u64>,
     /// Bytes of keys and values at the end of the phase; `None` where none are kept.
     pub cache_bytes: Option<u128>,
     /// What is kept grows with the tokens: keys and values, not a state.
     pub cache_grows: bool,
     /// Tokens per sequence that pass through the model in the phase; `None` where it reads images.
     pub tokens: Option<u64>,
+    /// What the model's files hold against what its config makes, and how many files there are.
+    pub stored: Option<(Report, usize)>,
     /// The phase that was taken.
     pub phase: Phase,
     /// One decode step at batch 1 and the bytes of keys and values it reads, for the question where
@@ -45,7 +52,7 @@ pub struct Prediction {
 impl Model {
     /// The text of a config.json; `name` is what the output calls the model.
     pub fn from_config(name: &str, file: &str, text: &str) -> Result<Model, ModelError> {
-        Ok(Model { name: name.into(), config: Config::parse(file, text)?, is_preset: false })
+        Ok(Model { name: name.into(), config: Config::parse(file, text)?, is_preset: false, stored: None })
     }
 
     /// A public model by name.
@@ -57,7 +64,38 @@ impl Model {
         };
         let text = serde_json::Value::Object(found.config).to_string();
         let config = Config::parse(&format!("preset {name}"), &text)?;
-        Ok(Model { name: name.into(), config, is_preset: true })
+        Ok(Model { name: name.into(), config, is_preset: true, stored: None })
+    }
+
+    /// A GGUF file: its pairs are the config, its tensors are held against it.
+    pub fn from_gguf(name: &str, file: &str, gguf: Gguf) -> Result<Model, ModelError> {
+        let config = gguf_config(&gguf).map_err(|why| ModelError::Json { file: file.into(), why })?;
+        let model = Model::from_config(name, file, &serde_json::Value::Object(config).to_string())?;
+        Ok(model.with_stored(Stored { tensors: gguf.tensors, files: 1, gguf: true }))
+    }
+
+    /// The same with the tensors that its files hold.
+    pub fn with_stored(self, stored: Stored) -> Model {
+        Model { stored: Some(stored), ..self }
+    }
+
+    /// What its files hold against what the config makes; nothing where there are none, or where
+    /// their shapes are those of packed weights.
+    fn check_stored(&self) -> Result<Option<Report>, ModelError> {
+        let Some(stored) = &self.stored else { return Ok(None) };
+        if self.is_quantised() {
+            return Ok(None);
+        }
+        let (arch, _) = self.architecture(None)?;
+        let wanted = match stored.gguf {
+            true => gguf_weights(&arch),
+            false => named(&weights::weights(&arch)),
+        };
+        Ok(Some(check(&wanted, &named(&weights::copies(&arch)), &stored.tensors)))
+    }
+
+    fn is_quantised(&self) -> bool {
+        self.config.get("quantization_config").is_some_and(|x| !x.is_null())
     }
 
     fn architecture(&self, layers: Option<i64>) -> Result<(Architecture, Vec<String>), ModelError> {
@@ -112,7 +150,7 @@ impl Model {
             let kind = &arch.model_type;
             warnings.push(format!("absent fields take transformers' defaults for {kind}: {}", absent.join(", ")));
         }
-        if self.config.get("quantization_config").is_some_and(|x| !x.is_null()) {
+        if self.is_quantised() {
             warnings.push("quantization_config is ignored: the products are those of unquantised weights".into());
         }
         let past = if options.phase() == Phase::Decode { options.past } else { 0 };
@@ -135,10 +173,16 @@ impl Model {
         let options = &settle(options, &arch)?;
         set_load(&mut arch, options)?;
         let dtype = self.dtype(options)?;
+        let whole = parameters(&arch);
+        let notes = apply(&mut arch, options)?;
         let mut workload = Workload::default();
         workload.source = self.source(options, &arch, dtype)?;
-        workload.parameters = Some(parameters(&arch) as u64);
+        workload.parameters = Some(whole as u64);
         workload.warnings = self.warnings(&absent, &arch, options);
+        workload.warnings.extend(notes);
+        let stored = self.check_stored()?;
+        let mismatches = stored.iter().flat_map(|report| &report.mismatches);
+        workload.warnings.extend(mismatches.map(|what| format!("weights: {what}")));
         predict(&arch, options, dtype, &mut workload)?;
 
         let queries = options.queries(arch.attends_encoder());
@@ -165,11 +209,13 @@ impl Model {
         };
         Ok(Prediction {
             dtype,
-            weight_bytes: parameters(&arch) * u128::from(dtype.bytes()),
+            weight_bytes: weights::bytes(&arch, dtype),
+            parameters_per_gpu: (options.tp > 1).then(|| parameters(&arch) as u64),
             cache_bytes: keeps.then(|| kept(options.batch, seen, options.cache)),
             cache_grows: arch.main.attention.is_some(),
             tokens: Some(tokens as u64).filter(|_| arch.eyes().is_none()),
             decode_step,
+            stored: stored.zip(self.stored.as_ref()).map(|(report, stored)| (report, stored.files)),
             phase: options.phase(),
             workload,
         })
@@ -213,12 +259,30 @@ impl Model {
         if let CacheKind::Static(places) = options.cache {
             facts.push(("cache", json!(format!("static:{places}"))));
         }
+        let fused: Vec<&str> = [("qkv", options.fuse.qkv), ("gate_up", options.fuse.gate_up)]
+            .into_iter()
+            .filter_map(|(name, on)| on.then_some(name))
+            .collect();
+        if !fused.is_empty() {
+            facts.push(("fuse", json!(fused)));
+        }
+        if options.tp > 1 {
+            facts.push(("tp", json!(options.tp)));
+        }
+        if let Some(format) = options.weight_format {
+            facts.push(("weight_dtype", json!(format.name())));
+        }
         if options.recompute {
             facts.push(("recompute", json!(true)));
         }
         let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         Ok(Source { kind: "model".into(), facts })
     }
+}
+
+/// Every weight of every layer, with its shape.
+fn named(weights: &[Weight]) -> Vec<(String, Vec<i64>)> {
+    weights.iter().flat_map(|w| w.names().into_iter().map(|name| (name, w.shape.clone()))).collect()
 }
 
 /// Tokens of each sequence that pass through the stack that makes them.

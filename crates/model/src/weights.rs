@@ -6,6 +6,9 @@ use crate::architecture::{
 };
 use crate::blocks::join;
 use crate::declaration::{Core, LinearWay, NormKind, NormOver, Stored};
+use crate::options::WeightFormat;
+use gemwright_core::{DType, View};
+use std::sync::Arc;
 
 /// A parameter, or one in each of so many layers; a `*` in the name stands for the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,25 +17,53 @@ pub struct Weight {
     pub name: String,
     /// As it is stored.
     pub shape: Vec<i64>,
-    /// How many layers have it.
-    pub repeat: i64,
+    /// The layers that have it, in place of the `*`; none where it stands beside them.
+    pub layers: Option<Arc<[i64]>>,
+    /// How it is stored, where that is not the model's own type.
+    pub stored: Option<WeightFormat>,
 }
 
 impl Weight {
     fn elements(&self) -> u128 {
-        self.shape.iter().chain([&self.repeat]).map(|&n| n as u128).product()
+        self.shape.iter().map(|&n| n as u128).product::<u128>() * self.times()
+    }
+
+    fn times(&self) -> u128 {
+        self.layers.as_ref().map_or(1, |layers| layers.len() as u128)
+    }
+
+    /// Its name in each layer.
+    pub fn names(&self) -> Vec<String> {
+        match &self.layers {
+            None => vec![self.name.clone()],
+            Some(layers) => layers.iter().map(|layer| self.name.replacen('*', &layer.to_string(), 1)).collect(),
+        }
+    }
+
+    /// Bytes in all layers, factors included.
+    fn bytes(&self, dtype: DType) -> u128 {
+        let Some(format) = self.stored else { return self.elements() * u128::from(dtype.bytes()) };
+        let one = View::contiguous(&self.shape, format.dtype()).bytes() + format.scales(&self.shape, dtype).bytes();
+        one * self.times()
     }
 }
 
 struct List {
     weights: Vec<Weight>,
-    repeat: i64,
+    layers: Option<Arc<[i64]>>,
 }
 
 impl List {
     fn add(&mut self, path: &str, name: &str, shape: &[i64]) {
         let name = join(path, name).to_string();
-        self.weights.push(Weight { name, shape: shape.to_vec(), repeat: self.repeat });
+        self.weights.push(Weight { name, shape: shape.to_vec(), layers: self.layers.clone(), stored: None });
+    }
+
+    /// The last one is stored in `format`.
+    fn stored(&mut self, format: Option<WeightFormat>) {
+        if let Some(weight) = self.weights.last_mut() {
+            weight.stored = format;
+        }
     }
 
     fn linear(&mut self, path: &str, l: &Linear) {
@@ -40,6 +71,7 @@ impl List {
         let stored = [l.outputs, l.inputs];
         let shape = if l.way == LinearWay::Conv1d { [stored[1], stored[0]] } else { stored };
         self.add(&path, "weight", &shape);
+        self.stored(l.stored);
         if l.bias {
             self.add(&path, "bias", &[l.outputs]);
         }
@@ -89,13 +121,30 @@ impl List {
 
 /// All parameters, a tied head left out.
 pub fn weights(arch: &Architecture) -> Vec<Weight> {
-    let factor = arch.pair.iter().map(|name| Weight { name: name.clone(), shape: Vec::new(), repeat: 1 });
+    let factor =
+        arch.pair.iter().map(|name| Weight { name: name.clone(), shape: Vec::new(), layers: None, stored: None });
     arch.stacks().flat_map(of_stack).chain(factor).collect()
+}
+
+/// What a file may hold a second time: a tied head, and an embedding that both stacks share.
+pub fn copies(arch: &Architecture) -> Vec<Weight> {
+    let mut list = List { weights: Vec::new(), layers: None };
+    if let (Some(head), true) = (&arch.main.head, arch.main.tied) {
+        list.add(&head.at, "weight", &[head.outputs, head.inputs]);
+    }
+    if let (Some((_, rows)), Some(_)) = (&arch.main.tokens, &arch.encoder) {
+        for at in
+            ["encoder.embed_tokens", "decoder.embed_tokens", "model.encoder.embed_tokens", "model.decoder.embed_tokens"]
+        {
+            list.add(at, "weight", &[*rows, arch.main.token_width]);
+        }
+    }
+    list.weights
 }
 
 /// All parameters of one stack.
 pub fn of_stack(arch: &Stack) -> Vec<Weight> {
-    let mut list = List { weights: Vec::new(), repeat: 1 };
+    let mut list = List { weights: Vec::new(), layers: None };
     if let Some((at, rows)) = &arch.tokens {
         list.add(at, "weight", &[*rows, arch.token_width]);
     }
@@ -128,9 +177,8 @@ pub fn of_stack(arch: &Stack) -> Vec<Weight> {
     for projection in [&arch.project_in, &arch.project_out].into_iter().flatten() {
         list.linear("", projection);
     }
-    list.repeat = arch.layers.len() as i64;
     layer(arch, &mut list);
-    list.repeat = 1;
+    list.layers = None;
     if !arch.norm_plain {
         list.norm("", &arch.final_norm, arch.norm, &hidden);
     }
@@ -151,6 +199,11 @@ pub fn of_stack(arch: &Stack) -> Vec<Weight> {
 
 fn layer(arch: &Stack, list: &mut List) {
     let path = join(&arch.layers_at, "*");
+    let those = |sparse: Option<bool>| -> Option<Arc<[i64]>> {
+        let all = arch.layers.iter().enumerate();
+        Some(all.filter(|(_, l)| sparse.is_none_or(|s| s == l.sparse)).map(|(i, _)| i as i64).collect())
+    };
+    list.layers = those(None);
     let block = &arch.block;
     if !arch.norm_plain {
         let norms =
@@ -172,12 +225,11 @@ fn layer(arch: &Stack, list: &mut List) {
     if let Some(facts) = &arch.state_space {
         state_space(facts, &path, list);
     }
-    let sparse = arch.layers.iter().filter(|layer| layer.sparse).count() as i64;
-    list.repeat = arch.layers.len() as i64 - sparse;
+    list.layers = those(Some(false));
     if let Some(facts) = &arch.mlp {
         mlp(facts, &path, list);
     }
-    list.repeat = sparse;
+    list.layers = those(Some(true));
     if let Some(facts) = &arch.experts {
         experts(facts, arch.hidden, &path, list);
     }
@@ -275,6 +327,7 @@ fn experts(facts: &Experts, hidden: i64, path: &str, list: &mut List) {
             Stored::InOut => [facts.count, inputs, outputs],
         };
         list.add(&at, name, &shape);
+        list.stored(facts.weight);
         if facts.bias {
             list.add(&at, &format!("{name}_bias"), &[facts.count, outputs]);
         }
@@ -285,6 +338,11 @@ fn experts(facts: &Experts, hidden: i64, path: &str, list: &mut List) {
             list.linear(&path, gate);
         }
     }
+}
+
+/// Bytes of all parameters of an architecture of that element type.
+pub fn bytes(arch: &Architecture, dtype: DType) -> u128 {
+    weights(arch).iter().map(|weight| weight.bytes(dtype)).sum()
 }
 
 /// Number of parameters, a tied one counted once.

@@ -2,7 +2,9 @@
 //! without a tree of values in between: a generation has thousands of calls.
 
 use gemwright_core::blas::{BlasCall, Settings, Stack, Step};
-use gemwright_core::{Attention, Call, Chip, Convolution, Op, Operands, Product, Roof, RoofError, Workload};
+use gemwright_core::{
+    Attention, Call, Chip, Collective, Convolution, Op, Operands, Product, Roof, RoofError, Workload,
+};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -44,6 +46,10 @@ impl Serialize for Document<'_> {
         if let Some(summary) = self.summary {
             out.serialize_entry("summary", summary)?;
         }
+        if !self.workload.collectives.is_empty() {
+            let exchanges: Vec<CollectiveJson> = self.workload.collectives.iter().map(CollectiveJson).collect();
+            out.serialize_entry("collectives", &exchanges)?;
+        }
         out.serialize_entry("calls", &Calls(self))?;
         out.end()
     }
@@ -58,6 +64,20 @@ impl Serialize for SourceJson<'_> {
         for (name, value) in &self.0.source.facts {
             out.serialize_entry(name, value)?;
         }
+        out.end()
+    }
+}
+
+struct CollectiveJson<'a>(&'a Collective);
+
+impl Serialize for CollectiveJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(5))?;
+        out.serialize_entry("kind", self.0.kind.name())?;
+        out.serialize_entry("pass", self.0.pass.name())?;
+        out.serialize_entry("module", &*self.0.module)?;
+        out.serialize_entry("bytes", &self.0.bytes)?;
+        out.serialize_entry("count", &self.0.count)?;
         out.end()
     }
 }
@@ -143,6 +163,9 @@ impl Serialize for CallJson<'_> {
                 convolution_fields(convolution, call.op == Op::ConvolutionBackward, &mut out)?;
             }
             Operands::Attention(attention) => attention_fields(attention, &mut out)?,
+        }
+        if let Some(scales) = &call.scales {
+            out.serialize_entry("scales", scales)?;
         }
         out.serialize_entry("count", &call.count)?;
         out.serialize_entry("product", &call.product().map(ProductJson))?;

@@ -134,7 +134,8 @@ fn layer(args: &Args, name: &str) -> Result<(String, Subject), Error> {
         workload.calls().iter().filter(|c| matches!(c.operands, Operands::Product { .. })).collect();
     let modules = || {
         let mut names: Vec<&str> = products.iter().map(|c| &*c.module).collect();
-        names.dedup();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(*name));
         names.join(", ")
     };
     let Some(wanted) = &args.layer else {
@@ -147,6 +148,10 @@ fn layer(args: &Args, name: &str) -> Result<(String, Subject), Error> {
     let Operands::Product { a, b, bias, alpha, beta, .. } = call.operands else {
         return Err(Error::Usage(format!("{wanted} is no product")));
     };
+    if call.scales.is_some() {
+        let why = format!("{wanted}: no library call takes a weight of {}; leave --weight-dtype away", b.dtype);
+        return Err(Error::Usage(why));
+    }
     let module = call.module.to_string();
     let title = format!("{name} {module}, {} times", call.count);
     let subject = Subject { op: call.op.name().into(), a, b, bias, alpha, beta, frozen: false, module };

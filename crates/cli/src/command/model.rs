@@ -4,6 +4,7 @@ use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::subject::{ModelOptions, model};
+use crate::versus::{Versus, exchanged};
 use clap::ValueEnum;
 use gemwright_core::{Bound, Call, Cell, Chip, Operands, Roof, Summary, Table, Totals, Workload};
 use gemwright_model::{Phase, Prediction, presets};
@@ -14,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   gemwright model llama-2-7b --phase generate --seq 597 --steps 36
   gemwright model ./Llama-3.1-8B/ --phase decode --batch 16 --past 4096 --on h200
+  gemwright model llama-3.1-70b --phase decode --tp 8 --fuse qkv,gate_up --on h200 --versus plain
   gemwright model config.json --phase train --batch 5 --seq 2048 --format json -o calls.json
   gemwright model --list";
 
@@ -21,8 +23,9 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A config.json, a folder that holds one, or a preset's name
-    #[arg(required_unless_present = "list", value_name = "CONFIG|DIR|PRESET")]
+    /// A config.json, a folder that holds one (its safetensors files are held against it), a GGUF file, or a preset's
+    /// name
+    #[arg(required_unless_present = "list", value_name = "CONFIG|DIR|GGUF|PRESET")]
     subject: Option<String>,
     #[command(flatten)]
     options: ModelOptions,
@@ -32,11 +35,20 @@ pub struct Args {
     /// Order of the calls
     #[arg(long, value_enum, default_value_t = Sort::Order)]
     sort: Sort,
+    /// Print a variant's totals (--fuse, --tp, --weight-dtype) beside the plain model's
+    #[arg(long, value_enum, value_name = "MODEL")]
+    versus: Option<VersusArg>,
     /// List the presets and the known model types
     #[arg(long)]
     list: bool,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum VersusArg {
+    /// The same model with nothing fused, split or stored otherwise
+    Plain,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,7 +65,8 @@ enum Sort {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let Some(subject) = args.subject.as_ref().filter(|_| !args.list) else { return list(&args.output) };
-    let prediction = model(subject)?.predict(&args.options.options())?;
+    let (model, options) = (model(subject)?, args.options.options());
+    let prediction = model.predict(&options)?;
     let chip = match &args.on {
         Some(name) => match chips(std::slice::from_ref(name))?.as_slice() {
             [one] => Some(one.clone()),
@@ -62,9 +75,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
         None => None,
     };
     let chip = chip.as_ref();
+    let compared = args.versus.is_some() || (options.is_variant() && chip.is_some());
+    let versus = match compared {
+        true => Some(Versus::of(&prediction, &model.predict(&options.plain())?, chip)?),
+        false => None,
+    };
     args.output.warn(&prediction.workload.warnings);
     if args.output.format == Format::Json {
-        let summary = summary_json(&prediction, args, chip)?;
+        let mut summary = summary_json(&prediction, args, chip)?;
+        if let Some(versus) = &versus {
+            summary["versus"] = versus.json();
+        }
         return args.output.write(&report::workload_json(
             &prediction.workload,
             chip,
@@ -76,7 +97,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let text = args.output.table(&table);
     match args.output.format {
         Format::Csv => args.output.write(&text),
-        _ => args.output.write(&format!("{text}\n\n{}", summary_text(&prediction, args, chip)?)),
+        _ => {
+            let mut lines = summary_text(&prediction, args, chip)?;
+            if let Some(gain) = versus.as_ref().and_then(Versus::gain) {
+                let gain = report::significant(gain, 3);
+                lines.push(format!("gain         {gain}x against the plain model at the roof"));
+            }
+            if let Some(versus) = versus.filter(|_| args.versus.is_some()) {
+                lines.push(String::new());
+                lines.extend(versus.lines());
+            }
+            args.output.write(&format!("{text}\n\n{}", lines.join("\n")))
+        }
     }
 }
 
@@ -138,7 +170,12 @@ pub fn short_name(call: &Call) -> String {
 
 /// batch, M, N, K, dtype and the two operands' strides.
 fn extents(call: &Call) -> Vec<Cell> {
-    let dtype: Cell = call.dtype().name().into();
+    let dtype: Cell = match (&call.operands, call.scales) {
+        (Operands::Product { b, .. } | Operands::Grouped { b, .. }, Some(_)) => {
+            format!("{} x {}", call.dtype(), b.dtype).into()
+        }
+        _ => call.dtype().name().into(),
+    };
     let strides = |view: &gemwright_core::View| {
         let steps: Vec<String> = view.stride.iter().map(i64::to_string).collect();
         Cell::Text(format!("({})", steps.join(",")))
@@ -199,6 +236,7 @@ fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
     let totals = Totals::of(prediction.workload.calls());
     let mut out = json!({
         "parameters": prediction.workload.parameters,
+        "parameters_per_gpu": prediction.parameters_per_gpu,
         "weight_bytes": prediction.weight_bytes as f64,
         "cache_bytes": prediction.cache_bytes.map(|b| b as f64),
         "calls": totals.calls,
@@ -206,6 +244,10 @@ fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
         "flops_causal": totals.flops_causal as f64,
         "bytes": totals.bytes as f64,
     });
+    if let Some((report, files)) = &prediction.stored {
+        let (matched, renamed, mismatches) = (report.matched, report.renamed, &report.mismatches);
+        out["stored"] = json!({"files": files, "matched": matched, "renamed": renamed, "mismatches": mismatches});
+    }
     if let Some(chip) = chip {
         let pace = pace(prediction, args, chip)?;
         let (alone, with_cache) = leaves_memory_roof(prediction, chip)?;
@@ -223,15 +265,33 @@ fn summary_json(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
     Ok(out)
 }
 
-fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Result<String, Error> {
+fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Result<Vec<String>, Error> {
     let totals = Totals::of(prediction.workload.calls());
     let parameters = prediction.workload.parameters.unwrap_or(0);
-    let mut lines = vec![format!(
-        "parameters   {} ({parameters}), {} in {}",
-        report::count(parameters),
-        report::bytes(prediction.weight_bytes),
-        prediction.dtype
-    )];
+    let weights = report::bytes(prediction.weight_bytes);
+    let stored = match args.options.weight_dtype {
+        Some(format) => format!("{}, {} inside the layers", prediction.dtype, format.name()),
+        None => prediction.dtype.to_string(),
+    };
+    let mut lines = vec![match prediction.parameters_per_gpu {
+        None => format!("parameters   {} ({parameters}), {weights} in {stored}", report::count(parameters)),
+        Some(own) => format!(
+            "parameters   {} ({parameters}), of which one of {} GPUs holds {} ({own}), {weights} in {stored}",
+            report::count(parameters),
+            args.options.tp,
+            report::count(own)
+        ),
+    }];
+    if let Some((report, files)) = &prediction.stored {
+        let renamed =
+            if report.renamed > 0 { format!(", {} by layer and shape", report.renamed) } else { String::new() };
+        let found = format!("{} weights found in {files} files{renamed}", report.matched);
+        let rest = match report.mismatches.len() {
+            0 => "every shape is as the config makes it",
+            _ => "what does not fit is listed as warnings",
+        };
+        lines.push(format!("stored       {found}; {rest}"));
+    }
     if let Some(cache) = prediction.cache_bytes {
         let kept = if prediction.cache_grows { "KV cache     " } else { "state        " };
         lines.push(format!("{kept}{} at the end", report::bytes(cache)));
@@ -247,13 +307,14 @@ fn summary_text(prediction: &Prediction, args: &Args, chip: Option<&Chip>) -> Re
         report::flops(totals.flops),
         report::bytes(totals.bytes)
     ));
+    lines.extend(exchanged(&prediction.workload));
     if let Some(line) = depthwise_line(prediction.workload.calls()) {
         lines.push(line);
     }
     if let Some(chip) = chip {
         lines.extend(roof_lines(prediction, args, chip)?);
     }
-    Ok(lines.join("\n"))
+    Ok(lines)
 }
 
 /// Why depthwise convolutions are hardly products, where there are some.

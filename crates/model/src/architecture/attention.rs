@@ -46,6 +46,8 @@ pub struct Rotary {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
+    /// GPUs its heads are split over; the numbers here are one GPU's.
+    pub ranks: i64,
     pub at: String,
     pub core_at: String,
     /// A query sees only what came before it.
@@ -100,6 +102,7 @@ impl Facts<'_> {
             _ => None,
         };
         Ok(Attention {
+            ranks: 1,
             at: a.at.clone(),
             core_at: a.core_at.clone(),
             causal,
@@ -126,7 +129,7 @@ impl Facts<'_> {
         let (kv_rank, plain) = (self.extent(&l.kv_rank)?, self.extent(&l.plain)?);
         let (rotated, value) = (self.extent(&l.rotated)?, self.extent(&l.value)?);
         let bias = self.holds(&l.bias)?;
-        let linear = |at: &str, inputs, outputs, bias| Linear { at: at.into(), inputs, outputs, bias, way: a.way };
+        let linear = |at: &str, inputs, outputs, bias| Linear { way: a.way, ..Linear::new(at, inputs, outputs, bias) };
         let width = heads * (plain + rotated);
         let q = match self.wrap(evaluate(&l.q_rank.text(), self.env))? {
             Value::Int(rank) if rank >= 1 => {

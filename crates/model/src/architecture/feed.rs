@@ -3,6 +3,7 @@
 use super::{Facts, Linear};
 use crate::declaration::{self as decl, LinearWay, Stored};
 use crate::error::ModelError;
+use crate::options::WeightFormat;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Up {
@@ -32,6 +33,8 @@ pub struct Experts {
     pub inner: i64,
     pub stored: Stored,
     pub bias: bool,
+    /// How the experts' weights are stored, where that is not the model's own type.
+    pub weight: Option<WeightFormat>,
     pub shared: Option<SharedExpert>,
     /// How likely each is among a token's choices, where that was given; else all alike.
     pub chances: Option<Vec<f64>>,
@@ -78,13 +81,7 @@ impl Facts<'_> {
         let shared = match &e.shared {
             Some(s) => {
                 let mlp = self.mlp_of(mlp, &s.at, self.extent(&s.inner)?, hidden)?;
-                let gate = s.gate.as_ref().map(|at| Linear {
-                    at: at.clone(),
-                    inputs: hidden,
-                    outputs: 1,
-                    bias: false,
-                    way: LinearWay::Linear,
-                });
+                let gate = s.gate.as_ref().map(|at| Linear::new(at, hidden, 1, false));
                 Some(SharedExpert { mlp, gate, first: s.first })
             }
             None => None,
@@ -99,6 +96,7 @@ impl Facts<'_> {
             inner: self.extent(&e.inner)?,
             stored: e.stored,
             bias: self.holds(&e.bias)?,
+            weight: None,
             shared,
             chances: None,
         })

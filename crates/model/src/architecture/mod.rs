@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::declaration::{self as decl, Choice, Declaration, Expr, LinearWay, NormKind, Pooled};
 use crate::error::ModelError;
 use crate::expr::{Env, ExprError, integer};
+use crate::options::WeightFormat;
 
 /// A linear layer from `inputs` to `outputs` features.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,11 +28,13 @@ pub struct Linear {
     pub outputs: i64,
     pub bias: bool,
     pub way: LinearWay,
+    /// How the weight is stored, where that is not the model's own type.
+    pub stored: Option<WeightFormat>,
 }
 
 impl Linear {
     fn new(at: &str, inputs: i64, outputs: i64, bias: bool) -> Linear {
-        Linear { at: at.into(), inputs, outputs, bias, way: LinearWay::Linear }
+        Linear { at: at.into(), inputs, outputs, bias, way: LinearWay::Linear, stored: None }
     }
 }
 
@@ -58,11 +61,15 @@ pub struct Architecture {
 #[derive(Debug, Clone)]
 pub struct Stack {
     pub encoder: bool,
+    /// GPUs its layers are split over; the numbers here are one GPU's.
+    pub ranks: i64,
     pub hidden: i64,
     /// Outputs of the head.
     pub vocabulary: i64,
     /// Where embeddings are looked up, and how many there are.
     pub tokens: Option<(String, i64)>,
+    /// Where this stack's tokens are looked up, in its own table or another's.
+    pub looked_up: Option<String>,
     pub patches: Option<Patches>,
     pub features: Option<Features>,
     pub tables: Vec<Table>,
@@ -101,10 +108,18 @@ impl Architecture {
     /// Resolves every fact; `keep` cuts each stack to its first layers.
     pub fn new(declaration: &Declaration, config: &Config, env: &Env, keep: Option<i64>) -> Result<Self, ModelError> {
         let facts = Facts { config, env };
+        let main = facts.stack(&declaration.stack, keep)?;
+        let mut encoder = declaration.encoder.as_ref().map(|stack| facts.stack(stack, keep)).transpose()?;
+        if let Some(encoder) = &mut encoder
+            && encoder.patches.is_none()
+            && encoder.features.is_none()
+        {
+            encoder.looked_up = main.looked_up.clone();
+        }
         Ok(Architecture {
             model_type: declaration.facts.model_type.clone(),
-            encoder: declaration.encoder.as_ref().map(|stack| facts.stack(stack, keep)).transpose()?,
-            main: facts.stack(&declaration.stack, keep)?,
+            encoder,
+            main,
             pair: declaration.facts.pair.clone(),
         })
     }
@@ -112,6 +127,11 @@ impl Architecture {
     /// Both stacks, the one that runs first before the other.
     pub fn stacks(&self) -> impl Iterator<Item = &Stack> {
         self.encoder.iter().chain([&self.main])
+    }
+
+    /// The same, to be changed.
+    pub fn stacks_mut(&mut self) -> impl Iterator<Item = &mut Stack> {
+        self.encoder.iter_mut().chain([&mut self.main])
     }
 
     /// The stack that reads an image, by patches or by convolutions.
@@ -200,6 +220,7 @@ impl Facts<'_> {
         };
         Ok(Stack {
             encoder: model.encoder,
+            ranks: 1,
             hidden,
             vocabulary,
             tokens: match (&model.tokens, &model.token_rows) {
@@ -207,6 +228,7 @@ impl Facts<'_> {
                 (Some(at), None) => Some((at.clone(), vocabulary)),
                 (None, _) => None,
             },
+            looked_up: model.tokens.clone(),
             patches: model.patches.as_ref().map(|p| self.patches(p, hidden)).transpose()?,
             features: model.features.as_ref().map(|f| self.features(f)).transpose()?,
             tables: self.tables(&model.tables, hidden)?,

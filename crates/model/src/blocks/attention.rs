@@ -99,7 +99,11 @@ fn project(tape: &mut Tape, x: Var, facts: &Attention, path: &Arc<str>, run: &Ru
 fn heads(tape: &mut Tape, x: Var, facts: &Attention, count: i64, run: &Run, positioned: bool) -> Var {
     let qk_norm = facts.qk_norm.as_ref().filter(|_| positioned);
     let over = |moment: &[NormOver]| qk_norm.filter(|n| moment.contains(&n.over));
-    let x = normed(tape, x, over(&[NormOver::Width]));
+    let whole = over(&[NormOver::Width]);
+    if whole.is_some() && facts.ranks > 1 {
+        tape.all_gather(x, facts.ranks);
+    }
+    let x = normed(tape, x, whole);
     let x = tape.reshape(x, &[run.batch, tape.size(x, 1), count, facts.head_dim]);
     let x = normed(tape, x, over(&[NormOver::Head, NormOver::EachHead]));
     let unmoved = facts.rotary.as_ref().is_some_and(|r| r.kind == RotaryKind::PartPairsUnmoved);
@@ -131,8 +135,8 @@ fn cut(tape: &mut Tape, x: Var, split: Split, facts: &Attention, run: &Run) -> H
         Split::Blocks => {
             let pieces = tape.split(x, 2, &[count * dim, kv * dim, kv * dim]);
             let [q, k, v] = [(0, count), (1, kv), (2, kv)].map(|(i, n)| {
-                let cut = tape.reshape(pieces[i], &shape(n));
-                tape.transpose(cut, 1, 2)
+                let piece = if i == 0 && facts.scaled_query { tape.scale(pieces[0]) } else { pieces[i] };
+                heads(tape, piece, facts, n, run, i < 2)
             });
             Heads { q, k, v }
         }

@@ -73,9 +73,12 @@ fn stacked(facts: &Experts, count: i64, inputs: i64, outputs: i64, dtype: DType)
 fn grouped(tape: &mut Tape, rows: Var, facts: &Experts, run: &Run) -> Var {
     let (tokens, hidden) = (tape.size(rows, 0), tape.size(rows, 1));
     let product = |tape: &mut Tape, x: Var, inputs: i64, outputs: i64| {
-        let stored = stacked(facts, facts.count, inputs, outputs, run.dtype);
+        let stored = stacked(facts, facts.count, inputs, outputs, facts.weight.map_or(run.dtype, |f| f.dtype()));
         let weights = tape.input(if facts.stored == Stored::OutIn { stored.t() } else { stored });
         let out = tape.grouped_mm(x, weights, touched(facts, tokens));
+        if let Some(format) = facts.weight {
+            tape.scaled_weight(format.scales(&[facts.count, outputs, inputs], run.dtype));
+        }
         // Rows of other ranks are masked, which also packs them.
         tape.scale(out)
     };

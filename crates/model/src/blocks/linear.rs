@@ -15,9 +15,10 @@ pub fn linear(tape: &mut Tape, x: Var, layer: &Linear, module: &Arc<str>, dtype:
     let last = out_size.len() - 1;
     out_size[last] = layer.outputs;
 
+    let held = layer.stored.map_or(dtype, |format| format.dtype());
     let stored = match layer.way {
-        LinearWay::Conv1d => View::contiguous(&[layer.inputs, layer.outputs], dtype),
-        _ => View::contiguous(&[layer.outputs, layer.inputs], dtype).t(),
+        LinearWay::Conv1d => View::contiguous(&[layer.inputs, layer.outputs], held),
+        _ => View::contiguous(&[layer.outputs, layer.inputs], held).t(),
     };
     let weight = tape.input(stored);
     let bias = layer.bias.then(|| tape.input(View::contiguous(&[layer.outputs], dtype)));
@@ -30,13 +31,22 @@ pub fn linear(tape: &mut Tape, x: Var, layer: &Linear, module: &Arc<str>, dtype:
     // A matrix is passed as it is: a reshape would rewrite the stride of its only row.
     let matrix = view.rank() == 2 && layer.way != LinearWay::Conv1d;
     let flat = if matrix { x } else { tape.reshape(x, &[rows, layer.inputs]) };
+    let scales = layer.stored.map(|format| format.scales(&[layer.outputs, layer.inputs], dtype));
+    let product = |tape: &mut Tape, bias: Option<Var>| {
+        let out = match bias {
+            Some(bias) => tape.addmm(bias, flat, weight),
+            None => tape.mm(flat, weight),
+        };
+        scales.into_iter().for_each(|scales| tape.scaled_weight(scales));
+        out
+    };
     match bias {
         Some(bias) if fused => {
-            let out = tape.addmm(bias, flat, weight);
+            let out = product(tape, Some(bias));
             tape.reshape(out, &out_size)
         }
         _ => {
-            let out = tape.mm(flat, weight);
+            let out = product(tape, None);
             let out = tape.reshape(out, &out_size);
             bias.map_or(out, |bias| tape.add(out, bias))
         }
@@ -64,7 +74,8 @@ mod tests {
         ];
         for x in inputs {
             for bias in [false, true] {
-                let layer = Linear { at: "l".into(), inputs: 8, outputs: 5, bias, way: LinearWay::Linear };
+                let way = LinearWay::Linear;
+                let layer = Linear { at: "l".into(), inputs: 8, outputs: 5, bias, way, stored: None };
                 let mut tape = Tape::new(false);
                 let input = tape.input(x);
                 linear(&mut tape, input, &layer, &"l".into(), DType::Bf16);

@@ -2,8 +2,8 @@
 
 use super::{Tape, Var};
 use gemwright_core::{
-    Attention, Convolution, GradientProduct, Op, Operands, Pass, View, batch_gradients, grouped_gradients,
-    matrix_gradients,
+    Attention, CollectiveKind, Convolution, GradientProduct, Op, Operands, Pass, View, batch_gradients,
+    grouped_gradients, matrix_gradients,
 };
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub(super) enum Back {
     Unsqueeze(usize),
     /// The gradient as it is.
     Same,
+    /// The sum of every rank's gradient.
+    AllReduce,
     /// Added up over repeated dimensions; as it is where there are none.
     SumTo,
     /// A new row-major tensor of the input's sizes: zeros filled in, or a kernel's result.
@@ -108,6 +110,11 @@ impl Tape {
             Back::Reshape => one(g.reshape(&input(0).size).0),
             Back::Unsqueeze(d) => one(g.select(*d)),
             Back::Same => one(g),
+            Back::AllReduce => {
+                let to = one(g);
+                self.exchange(CollectiveKind::AllReduce, Pass::Grad, g.bytes());
+                to
+            }
             Back::SumTo => (0..node.inputs.len()).map(|i| (node.inputs[i], sum_to(g, &input(i)))).collect(),
             Back::Fill => {
                 let filled = |x: &Var| (*x, View::contiguous(&self.view(*x).size, self.view(*x).dtype));

@@ -7,7 +7,7 @@
 mod backward;
 
 use backward::{Back, Node};
-use gemwright_core::{Attention, Call, Convolution, DType, Op, Operands, Pass, View};
+use gemwright_core::{Attention, Call, Collective, CollectiveKind, Convolution, DType, Op, Operands, Pass, View};
 use std::sync::Arc;
 
 /// A tensor on the tape.
@@ -24,6 +24,7 @@ pub struct Tape {
     slots: Vec<Slot>,
     nodes: Vec<Node>,
     calls: Vec<Call>,
+    collectives: Vec<Collective>,
     training: bool,
     module: Arc<str>,
     inside: bool,
@@ -37,12 +38,17 @@ impl Tape {
         // A layer makes a hundred tensors or so.
         let slots = Vec::with_capacity(128);
         let calls = Vec::with_capacity(16);
-        Tape { slots, nodes: vec![], calls, training, module: "".into(), inside: false, times: 1 }
+        Tape { slots, nodes: vec![], calls, collectives: vec![], training, module: "".into(), inside: false, times: 1 }
     }
 
     /// The calls issued so far, in order.
     pub fn calls(&self) -> &[Call] {
         &self.calls
+    }
+
+    /// What ranks exchange so far, in order.
+    pub fn collectives(&self) -> &[Collective] {
+        &self.collectives
     }
 
     /// Names the module that issues what follows; numbers in the path become `*`.
@@ -266,7 +272,40 @@ impl Tape {
 
     fn issue(&mut self, op: Op, pass: Pass, operands: Operands) {
         let (module, inside) = (self.module.clone(), self.inside);
-        self.calls.push(Call { op, pass, module, operands, inside, count: self.times });
+        self.calls.push(Call { op, pass, module, operands, scales: None, inside, count: self.times });
+    }
+
+    /// Says that the weight of the last call is stored in fewer bits, with these factors.
+    pub fn scaled_weight(&mut self, scales: View) {
+        if let Some(call) = self.calls.last_mut() {
+            call.scales = Some(scales);
+        }
+    }
+
+    // Exchanges between ranks. ---------------------------------------------------------------------
+
+    fn exchange(&mut self, kind: CollectiveKind, pass: Pass, bytes: u128) {
+        let (module, count) = (self.module.clone(), self.times);
+        self.collectives.push(Collective { kind, pass, module, bytes, count });
+    }
+
+    /// The sum of what every rank has; its gradient is every rank's.
+    pub fn all_reduce(&mut self, x: Var) -> Var {
+        let view = self.view(x);
+        self.exchange(CollectiveKind::AllReduce, Pass::Forward, view.bytes());
+        self.record(&[x], view, Back::Same)
+    }
+
+    /// The same on every rank; its gradient is the sum of theirs.
+    pub fn each_rank(&mut self, x: Var) -> Var {
+        let view = self.view(x);
+        self.record(&[x], view, Back::AllReduce)
+    }
+
+    /// The whole of what `ranks` ranks have a slice of; here only its size is of interest.
+    pub fn all_gather(&mut self, x: Var, ranks: i64) {
+        let bytes = self.view(x).bytes() * ranks as u128;
+        self.exchange(CollectiveKind::AllGather, Pass::Forward, bytes);
     }
 
     fn product(&mut self, op: Op, pass: Pass, a: View, b: View, addend: Option<Addend>) -> View {
