@@ -27,6 +27,7 @@ Examples:
   gemwright model ./config.json --phase train --format json
   gemwright roof 597 11008 4096 --on h200,mi300x           one product against two chips
   gemwright explain \"597x4096 @ 4096x11008^T\"             one product through every layer of the stack
+  gemwright trace run.json.gz                              where the GPU's time went
   gemwright chips mi300x                                   a chip's figures with their sources
 
 Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the command is at fault;
@@ -37,6 +38,7 @@ enum Command {
     Model(command::model::Args),
     Roof(command::roof::Args),
     Explain(command::explain::Args),
+    Trace(command::trace::Args),
     Chips(command::chips::Args),
     Completions(command::completions::Args),
     Man(command::man::Args),
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Model(args) => command::model::run(args),
         Command::Roof(args) => command::roof::run(args),
         Command::Explain(args) => command::explain::run(args),
+        Command::Trace(args) => command::trace::run(args),
         Command::Chips(args) => command::chips::run(args),
         Command::Completions(args) => command::completions::run(args),
         Command::Man(args) => command::man::run(args),

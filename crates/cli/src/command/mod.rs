@@ -6,3 +6,4 @@ pub mod explain;
 pub mod man;
 pub mod model;
 pub mod roof;
+pub mod trace;

@@ -1,0 +1,26 @@
+//! From a profiler's trace (Kineto, NVIDIA and AMD) to tables of where the GPU's time went.
+//!
+//! The way of the data: [`input`] gives the bytes of a file, inflated; [`read`] cuts them into typed
+//! events that borrow from them; [`Analysis`] nests host events, ties each GPU event to the call that
+//! launched it and to the operation above that; the functions of [`tables`] add up.
+
+mod analysis;
+mod category;
+mod event;
+mod fast;
+pub mod input;
+mod interval;
+mod link;
+mod nest;
+mod number;
+mod problems;
+mod python;
+mod read;
+mod scan;
+pub mod tables;
+
+pub use analysis::{Analysis, Mode};
+pub use event::{Category, Device, Event, Trace};
+pub use interval::Time;
+pub use problems::{Problem, Problems, Severity};
+pub use read::{TraceError, read};
