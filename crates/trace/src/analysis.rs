@@ -1,7 +1,8 @@
 //! A trace with its events nested and tied together.
 
-use crate::category::{Work, is_communication, operation, work};
-use crate::event::{Category, Trace};
+use crate::category::{Work, is_communication, is_copy_kernel, operation};
+use crate::event::{Category, Event, Trace};
+use crate::fast::Map;
 use crate::interval::{Span, Time, length, order, union};
 use crate::link::{Links, links};
 use crate::nest::{NONE, parents};
@@ -46,6 +47,9 @@ pub struct Analysis<'t, 'a, T> {
     /// What was wrong, of the file and of the ties.
     pub problems: Problems,
     parent: Vec<u32>,
+    /// Of each name, whether it is that of a communication kernel or of a copy.
+    communicates: Vec<bool>,
+    copies: Vec<bool>,
     /// The place among `launchers` of each event that is one.
     place: Vec<u32>,
 }
@@ -61,7 +65,11 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
             (parent.join().unwrap_or_default(), links)
         });
         let place = vec![NONE; trace.events.len()];
-        let mut analysis = Analysis { trace, mode, spans, links, launchers: Vec::new(), problems, parent, place };
+        let communicates = trace.texts.iter().map(|name| is_communication(name)).collect();
+        let copies = trace.texts.iter().map(|name| is_copy_kernel(name)).collect();
+        let launchers = Vec::new();
+        let mut analysis =
+            Analysis { trace, mode, spans, links, launchers, problems, parent, communicates, copies, place };
         analysis.find_launchers();
         analysis
     }
@@ -69,10 +77,9 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
     fn find_launchers(&mut self) {
         let events = &self.trace.events;
         let mut found: Vec<Launcher> = Vec::new();
-        let communicates: Vec<bool> = self.trace.texts.iter().map(|name| is_communication(name)).collect();
         for (i, event) in events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
             let call = self.links.launcher[i];
-            if call == NONE || communicates[event.name as usize] {
+            if call == NONE || self.communicates[event.name as usize] {
                 continue;
             }
             let launcher = self.launcher_of(call);
@@ -99,10 +106,14 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
                 above = self.parent[above as usize];
             }
         }
+        let mut categories: Map<(u32, Option<u32>), &'static str> = Map::default();
         for launcher in &mut found {
             launcher.kernels.sort_by(|x, y| order(&self.spans[*x as usize].start, &self.spans[*y as usize].start));
-            let first = launcher.kernels.first().map(|k| self.trace.name(*k));
-            launcher.category = operation(self.trace.name(launcher.event), first);
+            let first = launcher.kernels.first().copied();
+            let key = (events[launcher.event as usize].name, first.map(|k| events[k as usize].name));
+            launcher.category = categories
+                .entry(key)
+                .or_insert_with(|| operation(self.trace.name(launcher.event), first.map(|k| self.trace.name(k))));
             launcher.direct_time = self.busy(&launcher.kernels).microseconds();
             launcher.subtree_time = match launcher.subtree == launcher.kernels {
                 true => launcher.direct_time,
@@ -170,6 +181,16 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
         let all = self.mode == Mode::Exact || !self.trace.has_operations();
         let events = self.trace.events.iter().enumerate();
         let gpu = events.filter(move |(i, e)| e.category.on_gpu() && (all || self.links.launcher[*i] != NONE));
-        gpu.map(|(i, e)| (i as u32, work(e.category, self.trace.texts[e.name as usize])))
+        gpu.map(|(i, e)| (i as u32, self.work(e)))
+    }
+
+    fn work(&self, event: &Event) -> Work {
+        let name = event.name as usize;
+        match event.category {
+            Category::Memcpy => Work::Copy,
+            Category::Kernel if self.copies[name] => Work::Copy,
+            _ if self.communicates[name] => Work::Communication,
+            _ => Work::Compute,
+        }
     }
 }

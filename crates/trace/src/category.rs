@@ -1,6 +1,5 @@
 //! The category of an operation, and what a GPU event does.
 
-use crate::event::Category;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -44,14 +43,6 @@ pub enum Work {
     Copy,
 }
 
-/// By kind and name.
-pub fn work(category: Category, name: &[u8]) -> Work {
-    if category == Category::Memcpy || (category == Category::Kernel && is_copy_kernel(name)) {
-        return Work::Copy;
-    }
-    if is_communication(name) { Work::Communication } else { Work::Compute }
-}
-
 /// NCCL's and RCCL's kernels, and vLLM's own all-reduce.
 pub fn is_communication(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
@@ -59,7 +50,7 @@ pub fn is_communication(name: &[u8]) -> bool {
 }
 
 /// ROCm shows copies as kernels of these names.
-fn is_copy_kernel(name: &[u8]) -> bool {
+pub fn is_copy_kernel(name: &[u8]) -> bool {
     let name = name.strip_suffix(b".kd").unwrap_or(name);
     match name.strip_prefix(b"__amd_rocclr_copyBuffer") {
         Some(rest) => matches!(rest, b"" | b"Rect" | b"Aligned" | b"RectAligned"),

@@ -46,6 +46,27 @@ impl Category {
     }
 }
 
+/// A number that may be missing, in eight bytes: there are many of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tie(i64);
+
+impl Tie {
+    /// There is none.
+    pub const NONE: Tie = Tie(i64::MIN);
+
+    /// The number, if there is one.
+    #[inline]
+    pub fn get(self) -> Option<i64> {
+        (self != Tie::NONE).then_some(self.0)
+    }
+}
+
+impl From<Option<i64>> for Tie {
+    fn from(number: Option<i64>) -> Tie {
+        number.map_or(Tie::NONE, Tie)
+    }
+}
+
 /// One event. Places in `Trace::events` are in order of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
@@ -62,15 +83,15 @@ pub struct Event<'a> {
     /// Nanoseconds.
     pub duration: i64,
     /// Ties a launch to what it launched; of a flow, its id.
-    pub correlation: Option<i64>,
+    pub correlation: Tie,
     /// Ties an operation to what it launched.
-    pub external: Option<i64>,
+    pub external: Tie,
     /// Ties a forward to its backward.
-    pub sequence: Option<i64>,
+    pub sequence: Tie,
     /// Stream of a GPU event.
-    pub stream: Option<i64>,
+    pub stream: Tie,
     /// Device of a GPU event.
-    pub device: Option<i64>,
+    pub device: Tie,
     /// The text of its arguments, with their braces.
     pub args: &'a [u8],
 }

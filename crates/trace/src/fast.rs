@@ -1,9 +1,11 @@
 //! Maps with a quick hash: keys come from a file that only its owner reads.
 
+/// The quick hash.
+pub type Hash = foldhash::fast::FixedState;
 /// A map.
-pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+pub type Map<K, V> = std::collections::HashMap<K, V, Hash>;
 /// A set.
-pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
+pub type Set<K> = std::collections::HashSet<K, Hash>;
 
 /// Texts, each with a number.
 #[derive(Default)]

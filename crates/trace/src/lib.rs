@@ -20,7 +20,7 @@ mod scan;
 pub mod tables;
 
 pub use analysis::{Analysis, Mode};
-pub use event::{Category, Device, Event, Trace};
+pub use event::{Category, Device, Event, Tie, Trace};
 pub use interval::Time;
 pub use problems::{Problem, Problems, Severity};
 pub use read::{TraceError, read};

@@ -1,6 +1,6 @@
 //! From JSON text to events: the head, then the events, cut in two where it pays.
 
-use crate::event::{Category, Device, Event, Trace};
+use crate::event::{Category, Device, Event, Tie, Trace};
 use crate::fast::{Map, Texts};
 use crate::number::{integer, nanoseconds};
 use crate::problems::{Problems, Severity};
@@ -11,6 +11,8 @@ use crate::scan::{Broken, Cursor, next_event, unescaped};
 #[error("is no profiler trace: {0}")]
 pub struct TraceError(pub String);
 
+/// An event takes about so many bytes of text, or more.
+const EVENT_BYTES: usize = 320;
 /// Below this many bytes one thread is enough.
 const WORTH_TWO: usize = 4 << 20;
 
@@ -197,7 +199,7 @@ impl<'a> Part<'a> {
     /// `until` or the list ends.
     fn parse(text: &'a [u8], from: usize, until: Option<usize>) -> Part<'a> {
         let mut part = Part::default();
-        part.events.reserve(until.unwrap_or(text.len()).saturating_sub(from) / 700);
+        part.events.reserve(text.len().saturating_sub(from) / EVENT_BYTES);
         let mut cursor = Cursor::new(text, from);
         loop {
             cursor.space();
@@ -255,7 +257,7 @@ impl<'a> Part<'a> {
 
     fn event(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
         cursor.expect(b'{')?;
-        let mut fields = Fields::default();
+        let mut fields: Fields<'a> = Fields::EMPTY;
         while let Some(key) = cursor.key()? {
             match key {
                 b"ph" => fields.phase = cursor.value()?,
@@ -330,11 +332,11 @@ impl<'a> Part<'a> {
             lane,
             start: nanoseconds(bare(fields.start)).unwrap_or(0),
             duration: 0,
-            correlation: integer(bare(fields.id)),
-            external: None,
-            sequence: None,
-            stream: None,
-            device: None,
+            correlation: integer(bare(fields.id)).into(),
+            external: Tie::NONE,
+            sequence: Tie::NONE,
+            stream: Tie::NONE,
+            device: Tie::NONE,
             args: b"",
         });
     }
@@ -361,7 +363,6 @@ fn bare(text: &[u8]) -> &[u8] {
     }
 }
 
-#[derive(Default)]
 struct Fields<'a> {
     phase: &'a [u8],
     category: &'a [u8],
@@ -376,12 +377,25 @@ struct Fields<'a> {
 }
 
 /// Correlation, external id, sequence number, stream and device.
-type Ties = [Option<i64>; 5];
+type Ties = [Tie; 5];
 
 impl<'a> Fields<'a> {
+    const EMPTY: Fields<'static> = Fields {
+        phase: b"",
+        category: b"",
+        name: b"",
+        pid: b"",
+        tid: b"",
+        start: b"",
+        duration: b"",
+        id: b"",
+        args: b"",
+        ties: [Tie::NONE; 5],
+    };
+
     /// The arguments, and among them the numbers that tie events together.
     fn arguments(&mut self, cursor: &mut Cursor<'a>) -> Result<Ties, Broken> {
-        let mut ties = [None; 5];
+        let mut ties = [Tie::NONE; 5];
         cursor.space();
         let start = cursor.at;
         if cursor.peek() != Some(b'{') {
@@ -399,7 +413,7 @@ impl<'a> Fields<'a> {
                 b"device" => 4,
                 _ => continue,
             };
-            ties[place] = integer(bare(value));
+            ties[place] = integer(bare(value)).into();
         }
         self.args = &cursor.text[start..cursor.at];
         Ok(ties)

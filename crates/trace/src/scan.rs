@@ -23,17 +23,22 @@ impl<'a> Cursor<'a> {
         Cursor { text, at }
     }
 
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
+    #[inline]
     pub fn space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
+        while let Some(&c) = self.text.get(self.at)
+            && CLASS[c as usize] == SPACE
+        {
             self.at += 1;
         }
     }
 
     /// The next byte that is no space, which must be `byte`.
+    #[inline]
     pub fn expect(&mut self, byte: u8) -> Found<()> {
         self.space();
         if self.peek() == Some(byte) {
@@ -49,9 +54,26 @@ impl<'a> Cursor<'a> {
     }
 
     /// What stands between the quotes, escapes as they are written.
+    #[inline]
     pub fn string(&mut self) -> Found<&'a [u8]> {
         self.expect(b'"')?;
         let start = self.at;
+        // Most are short: a search over wide registers pays later.
+        let near = self.text.len().min(start + NEAR);
+        while self.at < near {
+            match self.text[self.at] {
+                b'"' => {
+                    self.at += 1;
+                    return Ok(&self.text[start..self.at - 1]);
+                }
+                b'\\' => break,
+                _ => self.at += 1,
+            }
+        }
+        self.long_string(start)
+    }
+
+    fn long_string(&mut self, start: usize) -> Found<&'a [u8]> {
         loop {
             let rest = &self.text[self.at..];
             match memchr2(b'"', b'\\', rest) {
@@ -67,11 +89,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number, or a word like `true`.
+    #[inline]
     pub fn word(&mut self) -> Found<&'a [u8]> {
         self.space();
         let start = self.at;
-        while let Some(c) = self.peek()
-            && !matches!(c, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b'"' | b'{' | b'[' | b':')
+        while let Some(&c) = self.text.get(self.at)
+            && CLASS[c as usize] == PLAIN
         {
             self.at += 1;
         }
@@ -79,6 +102,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Any value, skipped; gives its text.
+    #[inline]
     pub fn value(&mut self) -> Found<&'a [u8]> {
         self.space();
         let start = self.at;
@@ -97,47 +121,37 @@ impl<'a> Cursor<'a> {
     /// From an opening bracket past its closing one, however deep: no recursion.
     fn nested(&mut self) -> Found<()> {
         let mut depth = 0usize;
-        loop {
-            match self.peek() {
-                None => return Err(Broken),
-                Some(b'"') => {
+        while let Some(&c) = self.text.get(self.at) {
+            match CLASS[c as usize] {
+                QUOTE => {
                     self.string()?;
+                    continue;
                 }
-                Some(c) => {
-                    self.at += 1;
-                    match c {
-                        b'{' | b'[' => depth += 1,
-                        b'}' | b']' => {
-                            depth -= 1;
-                            if depth == 0 {
-                                return Ok(());
-                            }
-                        }
-                        _ => self.plain(),
+                OPEN => depth += 1,
+                CLOSE => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at += 1;
+                        return Ok(());
                     }
                 }
+                _ => {}
             }
-        }
-    }
-
-    /// Runs over digits and commas up to something that matters.
-    fn plain(&mut self) {
-        while let Some(c) = self.peek()
-            && !matches!(c, b'"' | b'{' | b'}' | b'[' | b']')
-        {
             self.at += 1;
         }
+        Err(Broken)
     }
 
     /// The next entry of an object after its opening brace; `None` at its end. The value comes next.
+    #[inline]
     pub fn key(&mut self) -> Found<Option<&'a [u8]>> {
         self.space();
-        if self.take(b'}') {
-            return Ok(None);
+        if self.peek() == Some(b',') {
+            self.at += 1;
+            self.space();
         }
-        self.take(b',');
-        self.space();
-        if self.take(b'}') {
+        if self.peek() == Some(b'}') {
+            self.at += 1;
             return Ok(None);
         }
         let key = self.string()?;
@@ -146,17 +160,41 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Bytes of a string looked at one by one.
+const NEAR: usize = 24;
+
+const PLAIN: u8 = 0;
+const SPACE: u8 = 1;
+const QUOTE: u8 = 2;
+const OPEN: u8 = 3;
+const CLOSE: u8 = 4;
+const POINT: u8 = 5;
+
+/// What each byte means outside of a string.
+const CLASS: [u8; 256] = {
+    let mut class = [PLAIN; 256];
+    class[b' ' as usize] = SPACE;
+    class[b'\n' as usize] = SPACE;
+    class[b'\r' as usize] = SPACE;
+    class[b'\t' as usize] = SPACE;
+    class[b'"' as usize] = QUOTE;
+    class[b'{' as usize] = OPEN;
+    class[b'[' as usize] = OPEN;
+    class[b'}' as usize] = CLOSE;
+    class[b']' as usize] = CLOSE;
+    class[b',' as usize] = POINT;
+    class[b':' as usize] = POINT;
+    class
+};
+
 /// The first `{` of an event after `from`: one that its phase follows soon. For going on behind a
 /// broken place, and for cutting a text into parts.
 pub fn next_event(text: &[u8], mut from: usize) -> Option<usize> {
     loop {
         let i = memchr::memmem::find(text.get(from..)?, b"\"ph\"")?;
         let ph = from + i;
-        let open = text[..ph].iter().rposition(|c| *c == b'{');
-        if let Some(open) = open
-            && open >= from.saturating_sub(1 << 16)
-            && text[open + 1..ph].iter().all(u8::is_ascii_whitespace)
-        {
+        let open = text[from..ph].iter().rposition(|c| *c == b'{').map(|i| from + i);
+        if let Some(open) = open.filter(|open| text[open + 1..ph].iter().all(u8::is_ascii_whitespace)) {
             return Some(open);
         }
         from = ph + 4;

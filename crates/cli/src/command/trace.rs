@@ -69,7 +69,8 @@ fn answer<T: Time>(args: &Args, analysis: &Analysis<'_, '_, T>) -> Result<(), Er
         std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e))?;
         for (name, table) in &tables {
             let path = folder.join(format!("{name}.csv"));
-            std::fs::write(&path, report::csv(table)).map_err(|e| wrong(&path, e))?;
+            let text = if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
+            std::fs::write(&path, text).map_err(|e| wrong(&path, e))?;
         }
     }
     let problems = analysis.problems.list();

@@ -28,7 +28,7 @@ pub fn kernel_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: &Timeli
     let mut rows: Vec<Row> = Vec::new();
     for (i, event) in events.iter().enumerate().filter(|(_, e)| e.category == Category::Kernel) {
         let (category, operation) = parent(analysis, i as u32);
-        let key = (category, operation, event.name, event.stream);
+        let key = (category, operation, event.name, event.stream.get());
         let time = microseconds(event.duration);
         let place = *places.entry(key).or_insert_with(|| {
             rows.push(Row { key, sum: 0.0, count: 0, least: f64::INFINITY, largest: f64::NEG_INFINITY });

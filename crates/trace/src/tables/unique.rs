@@ -185,7 +185,7 @@ fn kernel_details<T: Time>(analysis: &Analysis<'_, '_, T>, launchers: &[&Launche
         .zip(&times)
         .map(|(kernel, times)| {
             let event = &events[*kernel as usize];
-            let (name, stream) = (unescaped(analysis.trace.name(*kernel)), event.stream);
+            let (name, stream) = (unescaped(analysis.trace.name(*kernel)), event.stream.get());
             KernelRow { name, stream, count: times.len(), figures: Statistics::of(times) }
         })
         .collect();
