@@ -129,6 +129,9 @@ pub struct Device {
     pub memory: Option<i64>,
 }
 
+/// Process, thread and kind of name, and the name.
+pub type Names<'a> = Map<(&'a [u8], &'a [u8], &'a [u8]), String>;
+
 /// A file, read.
 pub struct Trace<'a> {
     /// What is kept, in order of the file.
@@ -140,7 +143,7 @@ pub struct Trace<'a> {
     /// Process and thread of each lane, as written.
     pub lanes: Vec<(&'a [u8], &'a [u8])>,
     /// (process, thread, kind) and the name that metadata gives it; the kind is as in the file.
-    pub names: Map<(&'a [u8], &'a [u8], &'a [u8]), String>,
+    pub names: Names<'a>,
     /// From the file's head.
     pub devices: Vec<Device>,
     /// What was wrong.

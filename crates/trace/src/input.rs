@@ -18,7 +18,7 @@ pub fn inflate(packed: Vec<u8>, problems: &mut Problems) -> Result<Vec<u8>, Stri
 }
 
 fn most(packed: usize) -> usize {
-    packed.saturating_mul(MOST_TIMES).max(1 << 24).min(LARGEST)
+    packed.saturating_mul(MOST_TIMES).clamp(1 << 24, LARGEST)
 }
 
 fn gzip(packed: &[u8], problems: &mut Problems) -> Result<Vec<u8>, String> {

@@ -1,10 +1,13 @@
 //! From JSON text to events: the head, then the events, cut in two where it pays.
 
-use crate::event::{Category, Device, Event, Tie, Trace};
+use crate::event::{Category, Device, Event, Names, Tie, Trace};
 use crate::fast::{Map, Texts};
 use crate::number::{integer, nanoseconds};
 use crate::problems::{Problems, Severity};
 use crate::scan::{Broken, Cursor, next_event, unescaped};
+
+/// Process and thread, as written.
+type Lane<'a> = (&'a [u8], &'a [u8]);
 
 /// A file that is no trace.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -71,7 +74,7 @@ fn cut(text: &[u8], start: usize) -> Vec<(usize, usize)> {
 fn join<'a>(
     trace: &mut Trace<'a>,
     piece: Part<'a>,
-    lanes: &mut Map<(&'a [u8], &'a [u8]), u32>,
+    lanes: &mut Map<Lane<'a>, u32>,
     texts: &mut Texts<'a>,
     problems: &mut Problems,
 ) {
@@ -184,11 +187,11 @@ fn devices(list: &[u8]) -> Vec<Device> {
 struct Part<'a> {
     events: Vec<Event<'a>>,
     count: usize,
-    lanes: Vec<(&'a [u8], &'a [u8])>,
-    lane_of: Map<(&'a [u8], &'a [u8]), u32>,
-    last_lane: Option<((&'a [u8], &'a [u8]), u32)>,
+    lanes: Vec<Lane<'a>>,
+    lane_of: Map<Lane<'a>, u32>,
+    last_lane: Option<(Lane<'a>, u32)>,
     texts: Texts<'a>,
-    names: Map<(&'a [u8], &'a [u8], &'a [u8]), String>,
+    names: Names<'a>,
     problems: Problems,
     /// Where the event after the last one begins; `None` at the end of the list.
     ended: Option<usize>,
