@@ -4,6 +4,7 @@ use super::{LONGEST_NAME, Tensor};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
+use std::marker::PhantomData;
 
 /// The format's own limit.
 const LARGEST_HEADER: u64 = 100_000_000;
@@ -21,11 +22,17 @@ pub fn read_safetensors(mut file: impl Read, length: u64) -> Result<Vec<Tensor>,
     }
     let mut text = vec![0; header as usize];
     file.read_exact(&mut text).map_err(|e| format!("the header cannot be read: {e}"))?;
-    let Header(entries) = serde_json::from_slice(&text).map_err(|e| format!("the header is no valid JSON: {e}"))?;
+    let Unique(entries): Unique<Item> =
+        serde_json::from_slice(&text).map_err(|e| format!("the header is no valid JSON: {e}"))?;
     let data = length - 8 - header;
     let mut ranges = Vec::new();
     let mut tensors = Vec::new();
-    for (name, entry) in entries {
+    for (name, item) in entries {
+        let entry = match item {
+            Item::Tensor(entry) => entry,
+            Item::Other(_) if name == "__metadata__" => continue,
+            Item::Other(_) => return Err(format!("`{name}` has no dtype, shape and data_offsets")),
+        };
         let [begin, end] = entry.data_offsets;
         if begin > end || end > data {
             return Err(format!("`{name}` lies at {begin}..{end} of {data} bytes: the file is truncated or broken"));
@@ -71,25 +78,33 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// The entries in order; serde_json's own map would keep the last of two with one name.
-struct Header(Vec<(String, Entry)>);
+/// A tensor, or what is none: only `__metadata__` may be that.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Tensor(Entry),
+    Other(IgnoredAny),
+}
 
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
-        deserializer.deserialize_map(HeaderVisitor)
+/// The entries of an object in order, none twice: serde_json's own map would keep the last of two.
+struct Unique<V>(Vec<(String, V)>);
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique<V>, D::Error> {
+        deserializer.deserialize_map(UniqueVisitor(PhantomData))
     }
 }
 
-struct HeaderVisitor;
+struct UniqueVisitor<V>(PhantomData<V>);
 
-impl<'de> Visitor<'de> for HeaderVisitor {
-    type Value = Header;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for UniqueVisitor<V> {
+    type Value = Unique<V>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an object of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique<V>, A::Error> {
         let mut seen = HashSet::new();
         let mut entries = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
@@ -99,19 +114,15 @@ impl<'de> Visitor<'de> for HeaderVisitor {
             if !seen.insert(name.clone()) {
                 return Err(de::Error::custom(format!("`{name}` is there twice")));
             }
-            if name == "__metadata__" {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                entries.push((name, map.next_value()?));
-            }
+            entries.push((name, map.next_value()?));
         }
-        Ok(Header(entries))
+        Ok(Unique(entries))
     }
 }
 
 /// The files that an index names, each once, and the tensors it says each holds.
 pub fn read_index(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
-    let Index { weight_map: WeightMap(pairs) } = serde_json::from_str(text).map_err(|e| format!("no index: {e}"))?;
+    let Index { weight_map: Unique(pairs) } = serde_json::from_str(text).map_err(|e| format!("no index: {e}"))?;
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (tensor, file) in pairs {
         let plain = !file.is_empty() && !file.contains(['/', '\\']) && file != "..";
@@ -131,37 +142,7 @@ pub fn read_index(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
 
 #[derive(serde::Deserialize)]
 struct Index {
-    weight_map: WeightMap,
-}
-
-struct WeightMap(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for WeightMap {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WeightMap, D::Error> {
-        deserializer.deserialize_map(WeightMapVisitor)
-    }
-}
-
-struct WeightMapVisitor;
-
-impl<'de> Visitor<'de> for WeightMapVisitor {
-    type Value = WeightMap;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object from tensors to files")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightMap, A::Error> {
-        let mut seen = HashSet::new();
-        let mut pairs = Vec::new();
-        while let Some((tensor, file)) = map.next_entry::<String, String>()? {
-            if !seen.insert(tensor.clone()) {
-                return Err(de::Error::custom(format!("`{tensor}` is there twice")));
-            }
-            pairs.push((tensor, file));
-        }
-        Ok(WeightMap(pairs))
-    }
+    weight_map: Unique<String>,
 }
 
 #[cfg(test)]
