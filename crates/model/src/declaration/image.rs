@@ -90,7 +90,7 @@ pub struct Stages {
     #[serde(default)]
     pub before: Vec<ConvStep>,
     pub before_when: Option<Expr>,
-    /// The path of a layer's parts below its number.
+    /// The steps of a layer, their paths below its number.
     pub layer: Choice<Vec<ConvStep>>,
     /// What the input passes before it is added to the result of a layer.
     pub shortcut: Option<Convolution>,
