@@ -19,23 +19,62 @@ pub enum Mode {
 
 /// An operation, or a bare call, that launched work on the GPU.
 pub struct Launcher {
-    /// Its place in the trace.
+    /// Its place in the trace; `NONE` of what was launched outside the recording.
     pub event: u32,
-    /// What it launched itself, by time.
-    pub kernels: Vec<u32>,
-    /// What was launched below it.
-    pub subtree: Vec<u32>,
-    /// Microseconds during which something of the one and of the other ran.
+    /// Its row in the lists of kernels.
+    row: u32,
+    /// Microseconds during which something of its own, and something below it, ran.
     pub direct_time: f64,
     pub subtree_time: f64,
+    /// Microseconds of the GPU's busy time that count as its own: no instant counts twice.
+    pub alone_time: f64,
     /// What kind of operation it is.
     pub category: &'static str,
 }
 
+/// The name of a row for what was launched outside the recording.
+pub const UNLINKED: &str = "(unlinked)";
+
+/// Lists of places, one after the other.
+#[derive(Default)]
+struct Lists {
+    start: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    /// From pairs of a row and an item; items keep their order.
+    fn of(pairs: &[(u32, u32)], rows: usize) -> Lists {
+        let mut start = vec![0; rows + 1];
+        for (row, _) in pairs {
+            start[*row as usize + 1] += 1;
+        }
+        for i in 0..rows {
+            start[i + 1] += start[i];
+        }
+        let mut next = start.clone();
+        let mut items = vec![0; pairs.len()];
+        for (row, item) in pairs {
+            let at = &mut next[*row as usize];
+            items[*at as usize] = *item;
+            *at += 1;
+        }
+        Lists { start, items }
+    }
+
+    fn row(&self, row: u32) -> &[u32] {
+        &self.items[self.start[row as usize] as usize..self.start[row as usize + 1] as usize]
+    }
+
+    fn row_mut(&mut self, row: u32) -> &mut [u32] {
+        &mut self.items[self.start[row as usize] as usize..self.start[row as usize + 1] as usize]
+    }
+}
+
 /// Everything the tables are made of.
-pub struct Analysis<'t, 'a, T> {
+pub struct Analysis<'t, T> {
     /// The events.
-    pub trace: &'t Trace<'a>,
+    pub trace: &'t Trace,
     /// Whose rules hold.
     pub mode: Mode,
     /// When each event ran.
@@ -46,7 +85,10 @@ pub struct Analysis<'t, 'a, T> {
     pub launchers: Vec<Launcher>,
     /// What was wrong, of the file and of the ties.
     pub problems: Problems,
-    parent: Vec<u32>,
+    /// The host event around each host event.
+    pub parent: Vec<u32>,
+    kernels: Lists,
+    subtrees: Lists,
     /// Of each name, whether it is that of a communication kernel or of a copy.
     communicates: Vec<bool>,
     copies: Vec<bool>,
@@ -54,77 +96,143 @@ pub struct Analysis<'t, 'a, T> {
     place: Vec<u32>,
 }
 
-impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
+impl<'t, T: Time> Analysis<'t, T> {
     /// Nests and ties.
-    pub fn new(trace: &'t Trace<'a>, mode: Mode) -> Analysis<'t, 'a, T> {
+    pub fn new(trace: &'t Trace, mode: Mode) -> Analysis<'t, T> {
         let mut problems = trace.problems.clone();
-        let spans: Vec<Span<T>> = trace.events.iter().map(|e| T::span(e.start, e.duration)).collect();
+        let spans = T::spans(trace, &mut problems);
         let (parent, links) = std::thread::scope(|scope| {
             let parent = scope.spawn(|| parents(trace, &spans));
             let links = links(trace, mode, &mut problems);
             (parent.join().unwrap_or_default(), links)
         });
-        let place = vec![NONE; trace.events.len()];
-        let communicates = trace.texts.iter().map(|name| is_communication(name)).collect();
-        let copies = trace.texts.iter().map(|name| is_copy_kernel(name)).collect();
-        let launchers = Vec::new();
-        let mut analysis =
-            Analysis { trace, mode, spans, links, launchers, problems, parent, communicates, copies, place };
+        let mut analysis = Analysis {
+            trace,
+            mode,
+            spans,
+            links,
+            launchers: Vec::new(),
+            problems,
+            parent,
+            kernels: Lists::default(),
+            subtrees: Lists::default(),
+            communicates: trace.texts.iter().map(|name| is_communication(name)).collect(),
+            copies: trace.texts.iter().map(|name| is_copy_kernel(name)).collect(),
+            place: vec![NONE; trace.events.len()],
+        };
         analysis.find_launchers();
         analysis
     }
 
     fn find_launchers(&mut self) {
-        let events = &self.trace.events;
+        let (mut found, own) = self.launching_events();
+        self.kernels = Lists::of(&own, found.len());
+        self.subtrees = Lists::of(&self.below(), found.len());
+        let alone = self.alone_times();
+        let mut categories: Map<(u32, u32), &'static str> = Map::default();
+        for launcher in &mut found {
+            let spans = &self.spans;
+            let kernels = self.kernels.row_mut(launcher.row);
+            kernels.sort_by(|x, y| order(&spans[*x as usize].start, &spans[*y as usize].start));
+            let kernels = self.kernels.row(launcher.row);
+            launcher.direct_time = self.busy(kernels).microseconds();
+            launcher.alone_time = kernels.iter().map(|i| alone[*i as usize]).sum::<T>().microseconds();
+            if launcher.event == NONE {
+                (launcher.category, launcher.subtree_time) = (UNLINKED, launcher.direct_time);
+                continue;
+            }
+            let subtree = self.subtrees.row(launcher.row);
+            launcher.subtree_time =
+                if subtree == kernels { launcher.direct_time } else { self.busy(subtree).microseconds() };
+            let name_of = |place: u32| self.trace.events[place as usize].name;
+            let key = (name_of(launcher.event), name_of(kernels[0]));
+            launcher.category = categories.entry(key).or_insert_with(|| self.kind(key));
+        }
+        let begins = |launcher: &Launcher| match launcher.event {
+            NONE => self.spans[self.kernels.row(launcher.row)[0] as usize].start,
+            event => self.spans[event as usize].start,
+        };
+        found.sort_by(|x, y| order(&begins(x), &begins(y)));
+        for (i, launcher) in found.iter().enumerate().filter(|(_, l)| l.event != NONE) {
+            self.place[launcher.event as usize] = i as u32;
+        }
+        self.launchers = found;
+    }
+
+    /// Whatever launched something itself, with its rows of GPU events, in order of the file.
+    fn launching_events(&mut self) -> (Vec<Launcher>, Vec<(u32, u32)>) {
         let mut found: Vec<Launcher> = Vec::new();
-        for (i, event) in events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
+        let mut own: Vec<(u32, u32)> = Vec::new();
+        let new = |event: u32, found: &mut Vec<Launcher>| {
+            let row = found.len() as u32;
+            found.push(Launcher { event, row, direct_time: 0.0, subtree_time: 0.0, alone_time: 0.0, category: "" });
+            row
+        };
+        for (i, event) in self.trace.events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
             let call = self.links.launcher[i];
-            if call == NONE || self.communicates[event.name as usize] {
+            if self.mode == Mode::TraceLens && (call == NONE || self.communicates[event.name as usize]) {
+                continue;
+            }
+            if call == NONE {
+                own.push((new(NONE, &mut found), i as u32));
                 continue;
             }
             let launcher = self.launcher_of(call);
-            let place = &mut self.place[launcher as usize];
-            if *place == NONE {
-                *place = found.len() as u32;
-                found.push(Launcher {
-                    event: launcher,
-                    kernels: Vec::new(),
-                    subtree: Vec::new(),
-                    direct_time: 0.0,
-                    subtree_time: 0.0,
-                    category: "",
-                });
+            if self.place[launcher as usize] == NONE {
+                self.place[launcher as usize] = new(launcher, &mut found);
             }
-            found[*place as usize].kernels.push(i as u32);
+            own.push((self.place[launcher as usize], i as u32));
         }
+        (found, own)
+    }
+
+    /// What was launched below each launcher, in order of the calls.
+    fn below(&self) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::with_capacity(self.links.order.len());
         for &gpu in &self.links.order {
             let mut above = self.links.launcher[gpu as usize];
             while above != NONE {
-                if let Some(launcher) = found.get_mut(self.place[above as usize] as usize) {
-                    launcher.subtree.push(gpu);
+                if self.place[above as usize] != NONE {
+                    pairs.push((self.place[above as usize], gpu));
                 }
                 above = self.parent[above as usize];
             }
         }
-        let mut categories: Map<(u32, Option<u32>), &'static str> = Map::default();
-        for launcher in &mut found {
-            launcher.kernels.sort_by(|x, y| order(&self.spans[*x as usize].start, &self.spans[*y as usize].start));
-            let first = launcher.kernels.first().copied();
-            let key = (events[launcher.event as usize].name, first.map(|k| events[k as usize].name));
-            launcher.category = categories
-                .entry(key)
-                .or_insert_with(|| operation(self.trace.name(launcher.event), first.map(|k| self.trace.name(k))));
-            launcher.direct_time = self.busy(&launcher.kernels).microseconds();
-            launcher.subtree_time = match launcher.subtree == launcher.kernels {
-                true => launcher.direct_time,
-                false => self.busy(&launcher.subtree).microseconds(),
-            };
+        pairs
+    }
+
+    fn kind(&self, (name, first_kernel): (u32, u32)) -> &'static str {
+        let texts = &self.trace.texts;
+        let kind = operation(&texts[name as usize], Some(&texts[first_kernel as usize]));
+        match kind {
+            "other" if self.mode == Mode::Exact && self.communicates[first_kernel as usize] => "communication",
+            kind => kind,
         }
-        found.sort_by(|x, y| order(&self.spans[x.event as usize].start, &self.spans[y.event as usize].start));
-        for (i, launcher) in found.iter().enumerate() {
-            self.place[launcher.event as usize] = i as u32;
-        }
-        self.launchers = found;
+    }
+
+    /// What a launcher launched itself, by time.
+    pub fn kernels(&self, launcher: &Launcher) -> &[u32] {
+        self.kernels.row(launcher.row)
+    }
+
+    /// What was launched below it, in the order of the calls.
+    pub fn subtree(&self, launcher: &Launcher) -> &[u32] {
+        self.subtrees.row(launcher.row)
+    }
+
+    /// The name of a launcher, as written.
+    pub fn name(&self, launcher: &Launcher) -> &[u8] {
+        if launcher.event == NONE { UNLINKED.as_bytes() } else { self.trace.name(launcher.event) }
+    }
+
+    /// The event that is this launcher, if there is one.
+    pub fn event(&self, launcher: &Launcher) -> Option<&Event> {
+        self.trace.events.get(launcher.event as usize)
+    }
+
+    /// The launcher that an event is, if it is one.
+    pub fn launcher_at(&self, event: u32) -> Option<&Launcher> {
+        self.launchers.get(self.place[event as usize] as usize)
     }
 
     /// The innermost operation above a call, or the call itself. `execute` is passed through.
@@ -159,7 +267,7 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
 
     /// The category of an operation, by its own kernels where it launched some.
     pub fn category_of(&self, event: u32) -> &'static str {
-        match self.launchers.get(self.place[event as usize] as usize) {
+        match self.launcher_at(event) {
             Some(launcher) => launcher.category,
             None => operation(self.trace.name(event), None),
         }
@@ -173,6 +281,14 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
                 span.end - span.start
             }
             several => length(&union(several.iter().map(|i| self.spans[*i as usize]).collect())),
+        }
+    }
+
+    /// Microseconds that a GPU event took: as written, or up to where it was cut.
+    pub fn took(&self, gpu: u32) -> f64 {
+        match self.mode {
+            Mode::TraceLens => crate::number::microseconds(self.trace.events[gpu as usize].duration),
+            Mode::Exact => self.busy(&[gpu]).microseconds(),
         }
     }
 
@@ -192,5 +308,30 @@ impl<'t, 'a, T: Time> Analysis<'t, 'a, T> {
             _ if self.communicates[name] => Work::Communication,
             _ => Work::Compute,
         }
+    }
+
+    /// The GPU an event ran on: the process it is filed under and the device.
+    pub fn gpu_of(&self, gpu: u32) -> (u32, Option<i64>) {
+        let event = &self.trace.events[gpu as usize];
+        (self.trace.process(event.lane), self.trace.queue(event).device.get())
+    }
+
+    /// The part of the busy time that belongs to each GPU event. Where several run at once an instant
+    /// belongs to computing before communication before copies, and then to what began first: so the
+    /// parts add up to the timeline. TraceLens has no such figure.
+    fn alone_times(&self) -> Vec<T> {
+        let mut alone = vec![T::default(); self.trace.events.len()];
+        if self.mode == Mode::TraceLens {
+            return alone;
+        }
+        let mut gpus: Map<(u32, Option<i64>), Vec<(u32, Work)>> = Map::default();
+        for (i, work) in self.gpu_events() {
+            gpus.entry(self.gpu_of(i)).or_default().push((i, work));
+        }
+        for mut list in gpus.into_values() {
+            list.sort_by(|x, y| order(&self.spans[x.0 as usize].start, &self.spans[y.0 as usize].start));
+            crate::interval::share_out(&list, |i| self.spans[i as usize], &mut alone);
+        }
+        alone
     }
 }

@@ -32,8 +32,8 @@ pub fn operation(name: &[u8], first_kernel: Option<&[u8]>) -> &'static str {
     native.and_then(|kernel| by_kernel.into_iter().find(|word| contains(kernel, word.as_bytes()))).unwrap_or("other")
 }
 
-/// What a GPU event does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a GPU event does; what stands first counts where several run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Everything that is none of the others.
     Compute,

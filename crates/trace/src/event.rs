@@ -1,6 +1,7 @@
-//! What a trace holds, typed; texts are slices of the file.
+//! What a trace holds, typed. Nothing here borrows from the file: texts are kept once each, and events
+//! have their numbers.
 
-use crate::fast::Map;
+use crate::fast::{Map, Text};
 use crate::problems::Problems;
 
 /// The kind of an event.
@@ -44,10 +45,15 @@ impl Category {
     pub fn on_host(self) -> bool {
         matches!(self, Category::CpuOp | Category::Runtime | Category::Driver)
     }
+
+    /// It asks the driver for something.
+    pub fn is_call(self) -> bool {
+        matches!(self, Category::Runtime | Category::Driver)
+    }
 }
 
 /// A number that may be missing, in eight bytes: there are many of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tie(i64);
 
 impl Tie {
@@ -67,17 +73,31 @@ impl From<Option<i64>> for Tie {
     }
 }
 
+/// The four lists of arguments of an operation, each the number of a text or [`NO_TEXT`]: sizes, types,
+/// strides, values.
+pub type Lists = [u32; 4];
+
+/// A list that is not in the file.
+pub const NO_TEXT: u32 = u32::MAX;
+
+/// Their names in the file.
+pub const LIST_NAMES: [&[u8]; 4] = [b"Input Dims", b"Input type", b"Input Strides", b"Concrete Inputs"];
+
 /// One event. Places in `Trace::events` are in order of the file.
 #[derive(Debug, Clone, Copy)]
-pub struct Event<'a> {
+pub struct Event {
     /// Its index among all events of the file, those that are not kept counted too.
     pub uid: u32,
-    /// Its kind.
-    pub category: Category,
     /// Its name: an index into `Trace::texts`.
     pub name: u32,
     /// Process and thread, or device and stream: an index into `Trace::lanes`.
     pub lane: u32,
+    /// Stream and device of a GPU event: an index into `Trace::queues`.
+    pub queue: u32,
+    /// What an operation was given: an index into `Trace::arguments`.
+    pub arguments: u32,
+    /// Its kind.
+    pub category: Category,
     /// Nanoseconds.
     pub start: i64,
     /// Nanoseconds.
@@ -88,32 +108,21 @@ pub struct Event<'a> {
     pub external: Tie,
     /// Ties a forward to its backward.
     pub sequence: Tie,
-    /// Stream of a GPU event.
-    pub stream: Tie,
-    /// Device of a GPU event.
-    pub device: Tie,
-    /// The text of its arguments, with their braces.
-    pub args: &'a [u8],
 }
 
-impl<'a> Event<'a> {
-    /// The text of one argument.
-    pub fn arg(&self, name: &str) -> Option<&'a [u8]> {
-        let mut cursor = crate::scan::Cursor::new(self.args, 0);
-        cursor.expect(b'{').ok()?;
-        while let Ok(Some(key)) = cursor.key() {
-            let value = cursor.value().ok()?;
-            if key == name.as_bytes() {
-                return Some(value);
-            }
-        }
-        None
-    }
-
+impl Event {
     /// Nanoseconds at which it ends.
     pub fn end(&self) -> i64 {
         self.start.saturating_add(self.duration)
     }
+}
+
+/// Where a GPU event ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Queue {
+    pub stream: Tie,
+    pub device: Tie,
 }
 
 /// A GPU of the file's head.
@@ -129,31 +138,52 @@ pub struct Device {
     pub memory: Option<i64>,
 }
 
-/// Process, thread and kind of name, and the name.
-pub type Names<'a> = Map<(&'a [u8], &'a [u8], &'a [u8]), String>;
+/// Process, thread and kind of name, as written, and the name.
+pub type Names = Map<[Text; 3], String>;
 
 /// A file, read.
-pub struct Trace<'a> {
+#[derive(Default)]
+pub struct Trace {
     /// What is kept, in order of the file.
-    pub events: Vec<Event<'a>>,
+    pub events: Vec<Event>,
     /// How many events the file has.
     pub count: usize,
-    /// Names, each once, as written, escapes and all.
-    pub texts: Vec<&'a [u8]>,
-    /// Process and thread of each lane, as written.
-    pub lanes: Vec<(&'a [u8], &'a [u8])>,
-    /// (process, thread, kind) and the name that metadata gives it; the kind is as in the file.
-    pub names: Names<'a>,
+    /// Names and arguments, each once, as written, escapes and all.
+    pub texts: Vec<Text>,
+    /// Process and thread of each lane: numbers of texts.
+    pub lanes: Vec<(u32, u32)>,
+    /// Streams and devices.
+    pub queues: Vec<Queue>,
+    /// Arguments of operations.
+    pub arguments: Vec<Lists>,
+    /// What metadata calls processes and threads; the kind is as in the file.
+    pub names: Names,
     /// From the file's head.
     pub devices: Vec<Device>,
     /// What was wrong.
     pub problems: Problems,
 }
 
-impl<'a> Trace<'a> {
+impl Trace {
     /// The name of the event at `place`, as written.
-    pub fn name(&self, place: u32) -> &'a [u8] {
-        self.texts[self.events[place as usize].name as usize]
+    pub fn name(&self, place: u32) -> &[u8] {
+        &self.texts[self.events[place as usize].name as usize]
+    }
+
+    /// One list of an event's arguments, as written.
+    pub fn list(&self, event: &Event, which: usize) -> Option<&[u8]> {
+        let number = self.arguments[event.arguments as usize][which];
+        self.texts.get(number as usize).map(|text| &**text)
+    }
+
+    /// Where a GPU event ran.
+    pub fn queue(&self, event: &Event) -> Queue {
+        self.queues[event.queue as usize]
+    }
+
+    /// The process of a lane, as written.
+    pub fn process(&self, lane: u32) -> u32 {
+        self.lanes[lane as usize].0
     }
 
     /// There is something of the host in it, not only of the GPU.

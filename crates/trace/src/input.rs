@@ -1,73 +1,112 @@
-//! The bytes of a trace: plain, gzip or zstd, from a file's content.
+//! The text of a trace as a stream: plain, gzip or zstd.
 
-use crate::problems::{Problems, Severity};
-use std::io::Read;
+use std::io::{BufReader, Chain, Cursor, Read};
 
 /// A file that inflates to more is refused: it is a bomb, or needs more memory than a trace is worth.
-const LARGEST: usize = 1 << 34;
+const LARGEST: u64 = 1 << 36;
 /// Text inflates to no more than this many times its packed size; only runs of one byte do.
-const MOST_TIMES: usize = 200;
+const MOST_TIMES: u64 = 200;
 
-/// The JSON text of a file. What of a truncated file can be inflated is given, and the loss noted.
-pub fn inflate(packed: Vec<u8>, problems: &mut Problems) -> Result<Vec<u8>, String> {
-    match packed.as_slice() {
-        [0x1f, 0x8b, ..] => gzip(&packed, problems),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd(&packed, problems),
-        _ => Ok(packed),
+/// Counts what passes.
+struct Meter<R> {
+    source: R,
+    passed: u64,
+}
+
+impl<R: Read> Read for Meter<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.source.read(into)?;
+        self.passed += n as u64;
+        Ok(n)
     }
 }
 
-fn most(packed: usize) -> usize {
-    packed.saturating_mul(MOST_TIMES).clamp(1 << 24, LARGEST)
+/// The first bytes, which tell what a file is, are put back before the rest.
+type Packed<R> = BufReader<Meter<Chain<Cursor<Vec<u8>>, R>>>;
+
+enum Form<R: Read> {
+    Plain(Packed<R>),
+    Gzip(Box<flate2::bufread::MultiGzDecoder<Packed<R>>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, Packed<R>>>),
 }
 
-fn gzip(packed: &[u8], problems: &mut Problems) -> Result<Vec<u8>, String> {
-    // The length that the end of a whole file gives; a file of several members has it of the last alone.
-    let tail = packed.len().checked_sub(4).map(|at| &packed[at..]);
-    let length = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
-    if length > 0 && length <= most(packed.len()) {
-        let mut out = vec![0; length];
-        let mut whole = libdeflater::Decompressor::new();
-        if let Ok(written) = whole.gzip_decompress(packed, &mut out)
-            && written == length
-            && is_last_member(packed, &out)
-        {
-            return Ok(out);
+/// The text of a file, inflated as it is read.
+pub struct Input<R: Read> {
+    form: Form<R>,
+    given: u64,
+}
+
+/// Why a stream ends early.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Break {
+    /// The compressed stream breaks off or is broken.
+    Off,
+    /// It cannot be read, or must not be.
+    Refused(String),
+}
+
+impl<R: Read> Input<R> {
+    /// Looks at the first bytes.
+    pub fn new(mut source: R) -> Result<Input<R>, String> {
+        let mut first = Vec::new();
+        let seen = source.by_ref().take(4).read_to_end(&mut first);
+        seen.map_err(|e| e.to_string())?;
+        let start = first.clone();
+        let meter = Meter { source: Cursor::new(first).chain(source), passed: 0 };
+        let packed = BufReader::with_capacity(1 << 16, meter);
+        let form = match start.as_slice() {
+            [0x1f, 0x8b, ..] => Form::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(packed))),
+            [0x28, 0xb5, 0x2f, 0xfd] => Form::Zstd(Box::new(
+                zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| format!("no zstd stream: {e}"))?,
+            )),
+            _ => Form::Plain(packed),
+        };
+        Ok(Input { form, given: 0 })
+    }
+
+    /// Fills the buffer, or as much of it as there is.
+    pub fn fill(&mut self, into: &mut [u8]) -> (usize, Result<(), Break>) {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.some(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return (filled, Err(self.broken(&e))),
+            }
+            if let Err(refused) = self.check(filled as u64) {
+                return (filled, Err(Break::Refused(refused)));
+            }
+        }
+        self.given += filled as u64;
+        (filled, Ok(()))
+    }
+
+    fn some(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.form {
+            Form::Plain(source) => source.read(into),
+            Form::Gzip(source) => source.read(into),
+            Form::Zstd(source) => source.read(into),
         }
     }
-    drained(flate2::read::MultiGzDecoder::new(packed), packed.len(), problems)
-}
 
-/// The checksum at the end of the file is that of what was inflated: no further member follows.
-fn is_last_member(packed: &[u8], out: &[u8]) -> bool {
-    let tail = packed.len().checked_sub(8).map(|at| &packed[at..at + 4]);
-    let mut sum = libdeflater::Crc::new();
-    sum.update(out);
-    tail.and_then(|t| t.try_into().ok()).map(u32::from_le_bytes) == Some(sum.sum())
-}
-
-fn zstd(packed: &[u8], problems: &mut Problems) -> Result<Vec<u8>, String> {
-    let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| format!("no zstd stream: {e}"))?;
-    drained(decoder, packed.len(), problems)
-}
-
-/// Everything up to the end, or up to where the stream breaks.
-fn drained(mut stream: impl Read, packed: usize, problems: &mut Problems) -> Result<Vec<u8>, String> {
-    let most = most(packed);
-    let mut out = Vec::with_capacity(packed.saturating_mul(8).min(1 << 28));
-    let mut block = vec![0; 1 << 16];
-    loop {
-        match stream.read(&mut block) {
-            Ok(0) => return Ok(out),
-            Ok(n) if out.len() + n > most => {
-                return Err(format!("inflates to more than {most} bytes: no trace, or not one that can be read here"));
-            }
-            Ok(n) => out.extend_from_slice(&block[..n]),
-            Err(_) if out.is_empty() => return Err("the compressed stream is broken from its beginning".into()),
-            Err(_) => {
-                problems.add(Severity::Loss, "the compressed stream breaks off; what comes before was read");
-                return Ok(out);
-            }
+    fn broken(&self, error: &std::io::Error) -> Break {
+        match &self.form {
+            Form::Plain(_) => Break::Refused(error.to_string()),
+            _ => Break::Off,
         }
+    }
+
+    fn check(&self, now: u64) -> Result<(), String> {
+        let packed = match &self.form {
+            Form::Plain(_) => return Ok(()),
+            Form::Gzip(source) => source.get_ref().get_ref().passed,
+            Form::Zstd(source) => source.get_ref().get_ref().passed,
+        };
+        let most = packed.saturating_mul(MOST_TIMES).clamp(1 << 24, LARGEST);
+        if self.given + now > most {
+            return Err(format!("inflates to more than {most} bytes: no trace, or not one that can be read here"));
+        }
+        Ok(())
     }
 }

@@ -6,21 +6,25 @@
 
 mod analysis;
 mod category;
+mod chunk;
 mod event;
 mod fast;
-pub mod input;
+mod head;
+mod input;
 mod interval;
 mod link;
 mod nest;
 mod number;
+mod part;
 mod problems;
 mod python;
 mod read;
 mod scan;
+mod streams;
 pub mod tables;
 
 pub use analysis::{Analysis, Mode};
 pub use event::{Category, Device, Event, Tie, Trace};
 pub use interval::Time;
 pub use problems::{Problem, Problems, Severity};
-pub use read::{TraceError, read};
+pub use read::{Reading, TraceError, read};

@@ -27,14 +27,10 @@ pub fn links(trace: &Trace, mode: Mode, problems: &mut Problems) -> Links {
     }
 }
 
-fn is_call(event: &Event) -> bool {
-    matches!(event.category, Category::Runtime | Category::Driver)
-}
-
 /// The correlation, or the external id where the first launch has none.
 fn key_of(trace: &Trace) -> fn(&Event) -> Option<i64> {
     let launches = |name: &[u8]| name.to_ascii_lowercase().windows(6).any(|w| w == b"launch");
-    let launch = |e: &&Event| is_call(e) && launches(trace.texts[e.name as usize]);
+    let launch = |e: &&Event| e.category.is_call() && launches(&trace.texts[e.name as usize]);
     match trace.events.iter().find(launch) {
         Some(first) if first.correlation != Tie::NONE => |e| e.correlation.get(),
         _ => |e| e.external.get(),
@@ -44,7 +40,7 @@ fn key_of(trace: &Trace) -> fn(&Event) -> Option<i64> {
 /// The numbers of the calls that run graphs.
 fn graph_launches(trace: &Trace, key: fn(&Event) -> Option<i64>) -> Set<i64> {
     let named: Vec<bool> = trace.texts.iter().map(|name| is_graph_launch(name)).collect();
-    trace.events.iter().filter(|e| is_call(e) && named[e.name as usize]).filter_map(key).collect()
+    trace.events.iter().filter(|e| e.category.is_call() && named[e.name as usize]).filter_map(key).collect()
 }
 
 /// TraceLens's way: a launch and its GPU event must be the two ends of an arrow, later arrows of the
@@ -78,7 +74,7 @@ fn by_flows(trace: &Trace) -> Links {
         }
     }
     let mut links = Links { launcher: vec![NONE; trace.events.len()], order: Vec::new() };
-    for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| is_call(e)) {
+    for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.is_call()) {
         let Some(link) = key(event) else { continue };
         let launched: Vec<u32> = if is_graph_launch(trace.name(i as u32)) {
             of_graph.get(&link).cloned().unwrap_or_default()
@@ -94,40 +90,22 @@ fn by_flows(trace: &Trace) -> Links {
     links
 }
 
-/// By correlation alone; where two processes use the same number, the call that began last before
-/// the GPU event. A GPU event whose call was not recorded goes to the operation of its external id.
+/// By correlation alone. A GPU event whose call was not recorded goes to the operation of its external id.
 fn by_correlation(trace: &Trace, problems: &mut Problems) -> Links {
-    let mut calls: Map<i64, Vec<u32>> = Map::default();
-    let mut operations: Map<i64, u32> = Map::default();
-    for (i, event) in trace.events.iter().enumerate() {
-        match (event.category, event.correlation.get(), event.external.get()) {
-            (Category::Runtime | Category::Driver, Some(link), _) => calls.entry(link).or_default().push(i as u32),
-            (Category::CpuOp, _, Some(id)) => {
-                operations.insert(id, i as u32);
-            }
-            _ => {}
-        }
-    }
+    let calls = Calls::of(trace);
+    let owners = calls.owners(trace);
     let mut links = Links { launcher: vec![NONE; trace.events.len()], order: Vec::new() };
-    let mut unlinked = 0;
+    let mut left: Vec<u32> = Vec::new();
     for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
-        let candidates = event.correlation.get().and_then(|link| calls.get(&link)).map_or(&[][..], Vec::as_slice);
-        let call = match candidates {
-            [one] => Some(*one),
-            several => {
-                let before = several.iter().copied().filter(|c| trace.events[*c as usize].start <= event.start);
-                before.max_by_key(|c| trace.events[*c as usize].start)
-            }
-        };
-        let found = call.or_else(|| event.external.get().and_then(|id| operations.get(&id)).copied());
-        match found {
+        match calls.launching(trace, event, &owners) {
             Some(call) => {
                 links.launcher[i] = call;
                 links.order.push(i as u32);
             }
-            None => unlinked += 1,
+            None => left.push(i as u32),
         }
     }
+    let unlinked = by_external_id(trace, &left, &mut links);
     problems.add_times(
         Severity::Warning,
         "a GPU event was launched outside the recording: no operation is known",
@@ -136,4 +114,97 @@ fn by_correlation(trace: &Trace, problems: &mut Problems) -> Links {
     // As the calls come in the file.
     links.order.sort_by_key(|gpu| links.launcher[*gpu as usize]);
     links
+}
+
+/// Ties what is left to operations of the same external id; gives how many have none.
+fn by_external_id(trace: &Trace, left: &[u32], links: &mut Links) -> u64 {
+    let id_of = |gpu: &u32| trace.events[*gpu as usize].external.get();
+    let wanted: Set<i64> = left.iter().filter_map(id_of).collect();
+    let mut operations: Map<i64, u32> = Map::default();
+    if !wanted.is_empty() {
+        for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category == Category::CpuOp) {
+            if let Some(id) = event.external.get().filter(|id| wanted.contains(id)) {
+                operations.insert(id, i as u32);
+            }
+        }
+    }
+    let mut unlinked = 0;
+    for gpu in left {
+        match id_of(gpu).and_then(|id| operations.get(&id)) {
+            Some(operation) => {
+                links.launcher[*gpu as usize] = *operation;
+                links.order.push(*gpu);
+            }
+            None => unlinked += 1,
+        }
+    }
+    unlinked
+}
+
+/// Calls by correlation.
+struct Calls {
+    first: Map<i64, u32>,
+    /// All calls of a number that several have: a call inside a call, or processes that count alike.
+    several: Map<i64, Vec<u32>>,
+}
+
+/// The process on the host behind the one that a GPU event is filed under.
+type Owners = Map<u32, u32>;
+
+impl Calls {
+    fn of(trace: &Trace) -> Calls {
+        let mut calls = Calls { first: Map::default(), several: Map::default() };
+        for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.is_call()) {
+            let Some(link) = event.correlation.get() else { continue };
+            match calls.first.entry(link) {
+                std::collections::hash_map::Entry::Vacant(free) => {
+                    free.insert(i as u32);
+                }
+                std::collections::hash_map::Entry::Occupied(first) => {
+                    calls.several.entry(link).or_insert_with(|| vec![*first.get()]).push(i as u32);
+                }
+            }
+        }
+        calls
+    }
+
+    /// Where processes of one file use the same numbers, which of them launches on which GPU: each
+    /// claims those whose events stand nearest in the file, the strongest claim first.
+    fn owners(&self, trace: &Trace) -> Owners {
+        let process = |place: u32| trace.process(trace.events[place as usize].lane);
+        let mut claims: Map<(u32, u32), u64> = Map::default();
+        for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
+            let Some(calls) = event.correlation.get().and_then(|link| self.several.get(&link)) else { continue };
+            let nearest = calls.iter().rev().find(|call| **call < i as u32);
+            for call in calls {
+                let claim = claims.entry((trace.process(event.lane), process(*call))).or_default();
+                *claim += if Some(call) == nearest { 2 } else { 1 };
+            }
+        }
+        let mut claims: Vec<((u32, u32), u64)> = claims.into_iter().collect();
+        // Numbers of texts are in order of first appearance.
+        claims.sort_by_key(|(pair, strength)| (std::cmp::Reverse(*strength), *pair));
+        let mut owners = Owners::default();
+        let mut taken: Set<u32> = Set::default();
+        for once in [true, false] {
+            for ((gpu, host), _) in &claims {
+                if !owners.contains_key(gpu) && !(once && taken.contains(host)) {
+                    owners.insert(*gpu, *host);
+                    taken.insert(*host);
+                }
+            }
+        }
+        owners
+    }
+
+    /// The call of the process that owns the GPU; of several the one that began last before the event.
+    fn launching(&self, trace: &Trace, event: &Event, owners: &Owners) -> Option<u32> {
+        let link = event.correlation.get()?;
+        let Some(calls) = self.several.get(&link) else { return self.first.get(&link).copied() };
+        let owner = owners.get(&trace.process(event.lane));
+        let call = |place: &u32| &trace.events[*place as usize];
+        let own = |place: &&u32| owner.is_none_or(|owner| trace.process(call(place).lane) == *owner);
+        let before = calls.iter().filter(own).filter(|place| call(place).start <= event.start);
+        before.max_by_key(|place| call(place).start).or_else(|| calls.iter().find(own)).copied()
+    }
 }

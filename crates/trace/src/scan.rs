@@ -3,7 +3,7 @@
 //! It is lenient where real traces need it: control characters and bytes that are no UTF-8 may stand
 //! in strings, and a value that is not asked for is skipped by its brackets alone.
 
-use memchr::{memchr2, memchr3};
+use memchr::memchr;
 
 /// A place in the text.
 #[derive(Clone, Copy)]
@@ -58,34 +58,40 @@ impl<'a> Cursor<'a> {
     pub fn string(&mut self) -> Found<&'a [u8]> {
         self.expect(b'"')?;
         let start = self.at;
-        // Most are short: a search over wide registers pays later.
-        let near = self.text.len().min(start + NEAR);
-        while self.at < near {
-            match self.text[self.at] {
-                b'"' => {
-                    self.at += 1;
-                    return Ok(&self.text[start..self.at - 1]);
-                }
-                b'\\' => break,
-                _ => self.at += 1,
+        loop {
+            let Some(word) = self.eight() else { return self.short_string(start) };
+            let marks = zeros(word ^ QUOTES) | zeros(word ^ BACKSLASHES);
+            if marks == 0 {
+                self.at += 8;
+                continue;
             }
+            let mark = self.at + (marks.trailing_zeros() / 8) as usize;
+            if self.text[mark] == b'"' {
+                self.at = mark + 1;
+                return Ok(&self.text[start..mark]);
+            }
+            self.at = (mark + 2).min(self.text.len());
         }
-        self.long_string(start)
     }
 
-    fn long_string(&mut self, start: usize) -> Found<&'a [u8]> {
-        loop {
-            let rest = &self.text[self.at..];
-            match memchr2(b'"', b'\\', rest) {
-                None => return Err(Broken),
-                Some(i) if rest[i] == b'"' => {
-                    let end = self.at + i;
-                    self.at = end + 1;
-                    return Ok(&self.text[start..end]);
-                }
-                Some(i) => self.at = (self.at + i + 2).min(self.text.len()),
+    /// The same where fewer than eight bytes are left.
+    fn short_string(&mut self, start: usize) -> Found<&'a [u8]> {
+        while let Some(c) = self.peek() {
+            self.at += 1;
+            match c {
+                b'"' => return Ok(&self.text[start..self.at - 1]),
+                b'\\' => self.at += 1,
+                _ => {}
             }
         }
+        Err(Broken)
+    }
+
+    /// The next eight bytes, the first lowest.
+    #[inline]
+    fn eight(&self) -> Option<u64> {
+        let bytes = self.text.get(self.at..self.at + 8)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
     /// A number, or a word like `true`.
@@ -120,36 +126,72 @@ impl<'a> Cursor<'a> {
 
     /// From an opening bracket past its closing one, however deep: no recursion.
     fn nested(&mut self) -> Found<()> {
-        let mut depth = 0usize;
-        while let Some(&c) = self.text.get(self.at) {
+        self.at += 1;
+        self.close()
+    }
+
+    /// Past the closing bracket of what is open, whatever is left inside.
+    pub fn close(&mut self) -> Found<()> {
+        let mut depth = 1usize;
+        'words: while let Some(word) = self.eight() {
+            let lower = word | SPACES;
+            let mut marks = zeros(word ^ QUOTES) | zeros(lower ^ BRACES) | zeros(lower ^ BRACES_CLOSED);
+            while marks != 0 {
+                let mark = self.at + (marks.trailing_zeros() / 8) as usize;
+                marks &= marks - 1;
+                match CLASS[self.text[mark] as usize] {
+                    QUOTE => {
+                        self.at = mark;
+                        self.string()?;
+                        continue 'words;
+                    }
+                    OPEN => depth += 1,
+                    _ => depth -= 1,
+                }
+                if depth == 0 {
+                    self.at = mark + 1;
+                    return Ok(());
+                }
+            }
+            self.at += 8;
+        }
+        self.close_near(depth)
+    }
+
+    /// The same where fewer than eight bytes are left.
+    fn close_near(&mut self, mut depth: usize) -> Found<()> {
+        while let Some(c) = self.peek() {
             match CLASS[c as usize] {
                 QUOTE => {
                     self.string()?;
                     continue;
                 }
                 OPEN => depth += 1,
-                CLOSE => {
-                    depth -= 1;
-                    if depth == 0 {
-                        self.at += 1;
-                        return Ok(());
-                    }
-                }
+                CLOSE => depth -= 1,
                 _ => {}
             }
             self.at += 1;
+            if depth == 0 {
+                return Ok(());
+            }
         }
         Err(Broken)
     }
 
-    /// The next entry of an object after its opening brace; `None` at its end. The value comes next.
+    /// To the next entry of an object or list, past a comma.
     #[inline]
-    pub fn key(&mut self) -> Found<Option<&'a [u8]>> {
+    pub fn separator(&mut self) {
         self.space();
         if self.peek() == Some(b',') {
             self.at += 1;
             self.space();
         }
+    }
+
+    /// The next entry of an object after its opening brace; `None` at its end. The value comes next.
+    #[inline]
+    pub fn key(&mut self) -> Found<Option<&'a [u8]>> {
+        self.separator();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(None);
@@ -160,8 +202,24 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bytes of a string looked at one by one.
-const NEAR: usize = 24;
+/// Eight times the same byte.
+const fn eight_of(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+const QUOTES: u64 = eight_of(b'"');
+const BACKSLASHES: u64 = eight_of(b'\\');
+const SPACES: u64 = eight_of(b' ');
+/// With the bit of a space set, `[` is `{` and `]` is `}`.
+const BRACES: u64 = eight_of(b'{');
+const BRACES_CLOSED: u64 = eight_of(b'}');
+
+/// The highest bit of each byte that is zero, and no other bit.
+#[inline]
+const fn zeros(word: u64) -> u64 {
+    const LOW: u64 = eight_of(0x7f);
+    !(((word & LOW) + LOW) | word | LOW)
+}
 
 const PLAIN: u8 = 0;
 const SPACE: u8 = 1;
@@ -187,23 +245,9 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// The first `{` of an event after `from`: one that its phase follows soon. For going on behind a
-/// broken place, and for cutting a text into parts.
-pub fn next_event(text: &[u8], mut from: usize) -> Option<usize> {
-    loop {
-        let i = memchr::memmem::find(text.get(from..)?, b"\"ph\"")?;
-        let ph = from + i;
-        let open = text[from..ph].iter().rposition(|c| *c == b'{').map(|i| from + i);
-        if let Some(open) = open.filter(|open| text[open + 1..ph].iter().all(u8::is_ascii_whitespace)) {
-            return Some(open);
-        }
-        from = ph + 4;
-    }
-}
-
 /// The text of a string with its escapes resolved; what is no UTF-8 becomes the replacement mark.
 pub fn unescaped(raw: &[u8]) -> String {
-    if memchr3(b'\\', b'\\', b'\\', raw).is_none() {
+    if memchr(b'\\', raw).is_none() {
         return String::from_utf8_lossy(raw).into_owned();
     }
     let quoted = [b"\"", raw, b"\""].concat();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use gemwright_core::{Cell, Table};
 use gemwright_report as report;
 use gemwright_trace::tables::{Timeline, all};
-use gemwright_trace::{Analysis, Mode, Problems, Time, Trace, input, read};
+use gemwright_trace::{Analysis, Mode, Reading, Time, Trace, read};
 use serde_json::{Map, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ pub struct Args {
     /// Write every table into this folder, one CSV file each
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Read with one thread and little memory
+    #[arg(long)]
+    low_memory: bool,
     /// Follow another tool's rules, its mistakes among them
     #[arg(long, value_enum, value_name = "TOOL")]
     compat: Option<Compat>,
@@ -42,26 +45,23 @@ enum Compat {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let wrong = |why: String| Error::File { path: args.file.display().to_string(), why };
-    let mut problems = Problems::default();
-    let text = input::inflate(bytes(&args.file)?, &mut problems).map_err(wrong)?;
-    let trace = read(&text, problems).map_err(|e| wrong(e.to_string()))?;
+    let reading = Reading { arrows: args.compat.is_some(), low_memory: args.low_memory };
+    let trace = read(source(&args.file)?, reading).map_err(|e| wrong(e.to_string()))?;
     match args.compat {
         Some(Compat::Tracelens) => answer(args, &Analysis::<f64>::new(&trace, Mode::TraceLens)),
         None => answer(args, &Analysis::<i64>::new(&trace, Mode::Exact)),
     }
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>, Error> {
-    let wrong = |e: std::io::Error| Error::File { path: file.display().to_string(), why: e.to_string() };
+fn source(file: &Path) -> Result<Box<dyn Read + Send>, Error> {
     if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).map_err(wrong)?;
-        return Ok(bytes);
+        return Ok(Box::new(std::io::stdin()));
     }
-    std::fs::read(file).map_err(wrong)
+    let wrong = |e: std::io::Error| Error::File { path: file.display().to_string(), why: e.to_string() };
+    Ok(Box::new(std::fs::File::open(file).map_err(wrong)?))
 }
 
-fn answer<T: Time>(args: &Args, analysis: &Analysis<'_, '_, T>) -> Result<(), Error> {
+fn answer<T: Time>(args: &Args, analysis: &Analysis<'_, T>) -> Result<(), Error> {
     let tables = all(analysis);
     if let Some(folder) = &args.csv {
         let wrong =
@@ -94,7 +94,7 @@ fn answer<T: Time>(args: &Args, analysis: &Analysis<'_, '_, T>) -> Result<(), Er
 }
 
 /// How long, how busy, on what, which operations, which kernels, what is suspicious.
-fn screen<T: Time>(args: &Args, analysis: &Analysis<'_, '_, T>, tables: &[(&'static str, Table)]) -> String {
+fn screen<T: Time>(args: &Args, analysis: &Analysis<'_, T>, tables: &[(&'static str, Table)]) -> String {
     let mut parts = vec![headline(analysis.trace, &Timeline::of(analysis))];
     for (name, columns, rows) in [
         ("ops_summary_by_category", &[0, 1, 2, 3][..], 8),

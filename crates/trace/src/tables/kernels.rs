@@ -1,12 +1,11 @@
 //! GPU time by kernel.
 
 use super::{Timeline, number};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Mode, UNLINKED};
 use crate::event::Category;
 use crate::fast::Map;
 use crate::interval::{Time, order};
 use crate::nest::NONE;
-use crate::number::microseconds;
 use crate::scan::unescaped;
 use gemwright_core::{Cell, Table};
 
@@ -22,14 +21,14 @@ struct Row {
 }
 
 /// By operation, kernel and stream; kernels whose launch is unknown have no operation.
-pub fn kernel_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: &Timeline) -> Table {
+pub fn kernel_summary<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> Table {
     let events = &analysis.trace.events;
     let mut places: Map<Key, usize> = Map::default();
     let mut rows: Vec<Row> = Vec::new();
     for (i, event) in events.iter().enumerate().filter(|(_, e)| e.category == Category::Kernel) {
         let (category, operation) = parent(analysis, i as u32);
-        let key = (category, operation, event.name, event.stream.get());
-        let time = microseconds(event.duration);
+        let key = (category, operation, event.name, analysis.trace.queue(event).stream.get());
+        let time = analysis.took(i as u32);
         let place = *places.entry(key).or_insert_with(|| {
             rows.push(Row { key, sum: 0.0, count: 0, least: f64::INFINITY, largest: f64::NEG_INFINITY });
             rows.len() - 1
@@ -61,11 +60,14 @@ pub fn kernel_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: &Timeli
     let mut table = Table::new(&names);
     for row in rows {
         let (category, operation, kernel, stream) = row.key;
-        let mut cells: Vec<Cell> = vec![category.into()];
+        // TraceLens says nothing of those it could not tie.
+        let unknown = (analysis.mode == Mode::Exact && with_operations).then_some(UNLINKED);
+        let mut cells: Vec<Cell> = vec![category.or(unknown).into()];
         if with_operations {
-            cells.push(operation.map(|name| unescaped(analysis.trace.texts[name as usize])).into());
+            let name = operation.map(|name| unescaped(&analysis.trace.texts[name as usize]));
+            cells.push(name.or(unknown.map(str::to_string)).into());
         }
-        cells.push(Cell::Text(unescaped(analysis.trace.texts[kernel as usize])));
+        cells.push(Cell::Text(unescaped(&analysis.trace.texts[kernel as usize])));
         cells.push(stream.map_or(Cell::Empty, |s| Cell::Text(s.to_string())));
         cells.extend([number(row.sum), row.count.into(), number(row.sum / row.count as f64)]);
         cells.extend([number(row.least), number(row.largest)]);
@@ -76,7 +78,7 @@ pub fn kernel_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: &Timeli
 }
 
 /// The innermost operation, or the call that launched without one.
-fn parent<T: Time>(analysis: &Analysis<'_, '_, T>, gpu: u32) -> (Option<&'static str>, Option<u32>) {
+fn parent<T: Time>(analysis: &Analysis<'_, T>, gpu: u32) -> (Option<&'static str>, Option<u32>) {
     let events = &analysis.trace.events;
     if let Some(operation) = analysis.operation_above(gpu) {
         return (Some(analysis.category_of(operation)), Some(events[operation as usize].name));

@@ -1,12 +1,11 @@
 //! Kernels so short that launching them costs more than they do.
 
-use super::unique::Arguments;
+use super::unique::list_cell;
 use super::{Timeline, number};
 use crate::analysis::{Analysis, Mode};
-use crate::event::Category;
+use crate::event::{Category, Event, NO_TEXT};
 use crate::fast::Map;
 use crate::interval::{Time, order};
-use crate::number::microseconds;
 use crate::scan::unescaped;
 use gemwright_core::{Cell, Table};
 
@@ -14,9 +13,9 @@ use gemwright_core::{Cell, Table};
 const SHORT: f64 = 10.0;
 const BINS: usize = 100;
 
-fn short<'x, T: Time>(analysis: &'x Analysis<'_, '_, T>) -> impl Iterator<Item = (u32, f64)> + 'x {
+fn short<'x, T: Time>(analysis: &'x Analysis<'_, T>) -> impl Iterator<Item = (u32, f64)> + 'x {
     let kernels = analysis.trace.events.iter().enumerate().filter(|(_, e)| e.category == Category::Kernel);
-    kernels.map(|(i, e)| (i as u32, microseconds(e.duration))).filter(|(_, time)| *time < SHORT)
+    kernels.map(|(i, _)| (i as u32, analysis.took(i as u32))).filter(|(_, time)| *time < SHORT)
 }
 
 /// TraceLens's file where short kernels are there but none has a known operation: what its library
@@ -28,7 +27,7 @@ fn without_groups() -> Table {
 }
 
 /// How many of each length, in equal steps from the shortest to the longest.
-pub fn short_kernel_histogram<T: Time>(analysis: &Analysis<'_, '_, T>) -> Table {
+pub fn short_kernel_histogram<T: Time>(analysis: &Analysis<'_, T>) -> Table {
     let times: Vec<f64> = short(analysis).map(|(_, time)| time).collect();
     let mut table = Table::new(&[">bin_start", ">bin_end", ">count"]);
     let (Some(mut least), Some(mut most)) =
@@ -59,30 +58,30 @@ pub fn short_kernel_histogram<T: Time>(analysis: &Analysis<'_, '_, T>) -> Table 
     table
 }
 
-/// By operation, its arguments and the kernel; those whose operation or arguments are unknown are left out.
-pub fn short_kernels_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: &Timeline) -> Table {
+/// By operation, its arguments and the kernel; TraceLens leaves out those of unknown arguments.
+pub fn short_kernels_summary<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> Table {
     let with_operations = analysis.trace.has_operations();
     let events = &analysis.trace.events;
-    let mut places: Map<(Option<u32>, Arguments, u32), usize> = Map::default();
-    let mut rows = Vec::new();
+    let mut places: Map<(Option<u32>, [u32; 3], u32), usize> = Map::default();
+    let mut rows: Vec<(Option<&Event>, u32, f64, u64)> = Vec::new();
     for (i, time) in short(analysis) {
         let operation = analysis.operation_above(i).map(|op| &events[op as usize]);
-        let mut arguments = operation.map_or(Arguments::default(), Arguments::of);
         // The element types are no part of the key.
-        arguments.0[1] = None;
-        let known = [0, 2, 3].into_iter().all(|list| arguments.0[list].is_some());
-        if with_operations && !known {
+        let [sizes, _, strides, values] = analysis.trace.arguments[operation.map_or(0, |op| op.arguments as usize)];
+        let lists = [sizes, strides, values];
+        if with_operations && analysis.mode == Mode::TraceLens && lists.contains(&NO_TEXT) {
             continue;
         }
-        let key = (operation.map(|op| op.name), arguments, events[i as usize].name);
+        let kernel = events[i as usize].name;
+        let key = (operation.map(|op| op.name), lists, kernel);
         let place = *places.entry(key).or_insert_with(|| {
-            rows.push((key, 0.0, 0u64));
+            rows.push((operation, kernel, 0.0, 0));
             rows.len() - 1
         });
-        rows[place].1 += time;
-        rows[place].2 += 1;
+        rows[place].2 += time;
+        rows[place].3 += 1;
     }
-    rows.sort_by(|x, y| order(&y.1, &x.1).then_with(|| x.2.cmp(&y.2)));
+    rows.sort_by(|x, y| order(&y.2, &x.2).then_with(|| x.3.cmp(&y.3)));
     if rows.is_empty() && analysis.mode == Mode::TraceLens {
         return if short(analysis).next().is_some() { without_groups() } else { Table::new(&[]) };
     }
@@ -96,13 +95,13 @@ pub fn short_kernels_summary<T: Time>(analysis: &Analysis<'_, '_, T>, timeline: 
         ">Short Kernel duration (µs) percent of total time",
     ]);
     let mut table = Table::new(&names);
-    for ((operation, arguments, kernel), sum, count) in rows {
+    for (operation, kernel, sum, count) in rows {
         let mut cells: Vec<Cell> = Vec::new();
         if with_operations {
-            cells.push(operation.map(|name| unescaped(analysis.trace.texts[name as usize])).into());
-            cells.extend([0, 2, 3].map(|list| arguments.cell(list)));
+            cells.push(operation.map(|op| unescaped(&analysis.trace.texts[op.name as usize])).into());
+            cells.extend([0, 2, 3].map(|list| list_cell(analysis.trace, operation, list)));
         }
-        cells.push(Cell::Text(unescaped(analysis.trace.texts[kernel as usize])));
+        cells.push(Cell::Text(unescaped(&analysis.trace.texts[kernel as usize])));
         let share = sum / timeline.total * 100.0;
         cells.extend([number(sum), count.into(), number(sum / count as f64), number(share)]);
         table.row(cells);

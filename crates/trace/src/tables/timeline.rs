@@ -1,9 +1,11 @@
 //! Where the GPU's time went: busy on what, exposed, idle.
 
 use super::number;
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Mode};
 use crate::category::Work;
-use crate::interval::{Time, difference, length, union};
+use crate::fast::Map;
+use crate::interval::{Time, difference, length, order, union};
+use crate::scan::unescaped;
 use gemwright_core::Table;
 
 /// The parts of the time between the first and the last GPU event, in microseconds.
@@ -22,11 +24,62 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Adds up.
-    pub fn of<T: Time>(analysis: &Analysis<'_, '_, T>) -> Timeline {
+    /// Of all GPUs: TraceLens lays them over one another, which makes one busy GPU hide an idle one;
+    /// else their times are added up.
+    pub fn of<T: Time>(analysis: &Analysis<'_, T>) -> Timeline {
+        if analysis.mode == Mode::TraceLens {
+            return Timeline::of_events(analysis, analysis.gpu_events(), None);
+        }
+        let mut sum = Timeline::default();
+        for (_, one) in Timeline::by_gpu(analysis) {
+            sum.computation += one.computation;
+            sum.exposed_communication += one.exposed_communication;
+            sum.exposed_copies += one.exposed_copies;
+            sum.busy += one.busy;
+            sum.total += one.total;
+            sum.communication += one.communication;
+            sum.copies += one.copies;
+        }
+        sum
+    }
+
+    /// Of each GPU, all from the first to the last event of any; the name is process and device.
+    pub fn by_gpu<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(String, Timeline)> {
+        let mut places: Map<(u32, Option<i64>), usize> = Map::default();
+        let mut gpus: Vec<((u32, Option<i64>), Vec<(u32, Work)>)> = Vec::new();
+        for (i, work) in analysis.gpu_events() {
+            let key = analysis.gpu_of(i);
+            let place = *places.entry(key).or_insert_with(|| {
+                gpus.push((key, Vec::new()));
+                gpus.len() - 1
+            });
+            gpus[place].1.push((i, work));
+        }
+        let text = |(process, device): (u32, Option<i64>)| {
+            let process = unescaped(&analysis.trace.texts[process as usize]).trim_matches('"').to_string();
+            match device {
+                Some(device) if device.to_string() == process => process,
+                Some(device) => format!("{process}, device {device}"),
+                None => process,
+            }
+        };
+        gpus.sort_by_key(|(key, _)| (key.1, text(*key)));
+        let window = window(analysis);
+        let one = |(key, events): ((u32, Option<i64>), Vec<(u32, Work)>)| {
+            (text(key), Timeline::of_events(analysis, events.into_iter(), window))
+        };
+        gpus.into_iter().map(one).collect()
+    }
+
+    /// Adds up; the time goes from the first event to the last where no window is given.
+    fn of_events<T: Time>(
+        analysis: &Analysis<'_, T>,
+        events: impl Iterator<Item = (u32, Work)>,
+        window: Option<T>,
+    ) -> Timeline {
         let mut spans = [Vec::new(), Vec::new(), Vec::new()];
         let mut all = Vec::new();
-        for (i, work) in analysis.gpu_events() {
+        for (i, work) in events {
             let span = analysis.spans[i as usize];
             all.push(span);
             spans[match work {
@@ -40,39 +93,63 @@ impl Timeline {
         let all = union(all);
         let exposed = difference(&communication, &compute);
         let bare = difference(&difference(&copies, &compute), &communication);
-        let total = match (all.first(), all.last()) {
-            (Some(first), Some(last)) => (last.end - first.start).microseconds(),
-            _ => 0.0,
-        };
+        let total = window.or(match (all.first(), all.last()) {
+            (Some(first), Some(last)) => Some(last.end - first.start),
+            _ => None,
+        });
         Timeline {
             computation: length(&compute).microseconds(),
             exposed_communication: length(&exposed).microseconds(),
             exposed_copies: length(&bare).microseconds(),
             busy: length(&all).microseconds(),
-            total,
+            total: total.map_or(0.0, Time::microseconds),
             communication: length(&communication).microseconds(),
             copies: length(&copies).microseconds(),
         }
     }
+
+    fn rows(&self) -> [(&'static str, f64); 8] {
+        [
+            ("computation_time", self.computation),
+            ("exposed_comm_time", self.exposed_communication),
+            ("exposed_memcpy_time", self.exposed_copies),
+            ("busy_time", self.busy),
+            ("idle_time", self.total - self.busy),
+            ("total_time", self.total),
+            ("total_comm_time", self.communication),
+            ("total_memcpy_time", self.copies),
+        ]
+    }
+}
+
+/// From the first GPU event to the last.
+fn window<T: Time>(analysis: &Analysis<'_, T>) -> Option<T> {
+    let spans = || analysis.gpu_events().map(|(i, _)| analysis.spans[i as usize]);
+    let first = spans().map(|s| s.start).min_by(order)?;
+    let last = spans().map(|s| s.end).max_by(order)?;
+    Some(last - first)
 }
 
 /// As a table; empty where there is no GPU event.
 pub fn gpu_timeline(timeline: &Timeline) -> Table {
     let mut table = Table::new(&["type", ">time ms", ">percent"]);
-    if timeline.total <= 0.0 {
-        return table;
+    if timeline.total > 0.0 {
+        for (name, time) in timeline.rows() {
+            table.row(vec![name.into(), number(time / 1e3), number(time / timeline.total * 100.0)]);
+        }
     }
-    for (name, time) in [
-        ("computation_time", timeline.computation),
-        ("exposed_comm_time", timeline.exposed_communication),
-        ("exposed_memcpy_time", timeline.exposed_copies),
-        ("busy_time", timeline.busy),
-        ("idle_time", timeline.total - timeline.busy),
-        ("total_time", timeline.total),
-        ("total_comm_time", timeline.communication),
-        ("total_memcpy_time", timeline.copies),
-    ] {
-        table.row(vec![name.into(), number(time / 1e3), number(time / timeline.total * 100.0)]);
+    table
+}
+
+/// The same of each GPU; empty where there is only one.
+pub fn gpu_timeline_by_device<T: Time>(analysis: &Analysis<'_, T>) -> Table {
+    let mut table = Table::new(&["device", "type", ">time ms", ">percent"]);
+    let gpus = Timeline::by_gpu(analysis);
+    for (device, timeline) in gpus.iter().filter(|_| gpus.len() > 1) {
+        for (name, time) in timeline.rows() {
+            let share = number(time / timeline.total * 100.0);
+            table.row(vec![device.as_str().into(), name.into(), number(time / 1e3), share]);
+        }
     }
     table
 }

@@ -1,83 +1,65 @@
 //! GPU time by operation and arguments, with the kernels each launched.
 
-use super::number;
-use super::ops::with_shares;
+use super::ops::{share_names, with_shares};
 use super::statistics::Statistics;
-use crate::analysis::{Analysis, Launcher};
-use crate::event::Event;
+use super::{Timeline, number};
+use crate::analysis::{Analysis, Launcher, Mode};
+use crate::event::{Event, Trace};
 use crate::fast::Map;
 use crate::interval::{Time, order};
-use crate::number::microseconds;
 use crate::python::{float, literal, quote};
-use crate::scan::{Cursor, unescaped};
+use crate::scan::unescaped;
 use gemwright_core::{Cell, Table};
 
-/// The four argument lists, as written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Arguments<'a>(pub [Option<&'a [u8]>; 4]);
-
-const LISTS: [&[u8]; 4] = [b"Input Dims", b"Input type", b"Input Strides", b"Concrete Inputs"];
-
-impl<'a> Arguments<'a> {
-    pub fn of(event: &Event<'a>) -> Arguments<'a> {
-        let mut found = Arguments::default();
-        let mut cursor = Cursor::new(event.args, 0);
-        if cursor.expect(b'{').is_err() {
-            return found;
-        }
-        while let Ok(Some(key)) = cursor.key() {
-            let Ok(value) = cursor.value() else { break };
-            if let Some(i) = LISTS.iter().position(|list| *list == key) {
-                found.0[i] = Some(value);
-            }
-        }
-        found
-    }
-
-    /// As Python spells it, `None` where it is missing.
-    pub fn cell(&self, i: usize) -> Cell {
-        self.0[i].map_or(Cell::Empty, |json| Cell::Text(literal(json)))
-    }
-}
-
-struct Group<'t, 'a> {
-    name: u32,
+struct Group<'t> {
+    name: &'t [u8],
     category: &'static str,
     who: u32,
-    arguments: Arguments<'a>,
-    uid: u32,
+    event: Option<&'t Event>,
     direct: Vec<f64>,
     subtree: Vec<f64>,
+    alone: f64,
     launchers: Vec<&'t Launcher>,
 }
 
 /// By name, category, process, thread and arguments.
-pub fn ops_unique_args<T: Time>(analysis: &Analysis<'_, '_, T>) -> Table {
-    let who = People::of(analysis);
-    let mut places: Map<(u32, &str, u32, Arguments), usize> = Map::default();
+pub fn ops_unique_args<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> Table {
+    let who = People::of(analysis.trace);
+    let mut places: Map<(Option<u32>, &str, u32, u32), usize> = Map::default();
     let mut groups: Vec<Group> = Vec::new();
     for launcher in &analysis.launchers {
-        let event = &analysis.trace.events[launcher.event as usize];
-        let key = (event.name, launcher.category, who.of_lane[event.lane as usize], Arguments::of(event));
+        let (event, category) = (analysis.event(launcher), launcher.category);
+        let person = event.map_or(People::NOBODY, |e| who.of_lane[e.lane as usize]);
+        let key = (event.map(|e| e.name), category, person, event.map_or(0, |e| e.arguments));
         let place = *places.entry(key).or_insert_with(|| {
-            let (name, category, who, arguments) = key;
             let (direct, subtree, launchers) = (Vec::new(), Vec::new(), Vec::new());
-            groups.push(Group { name, category, who, arguments, uid: event.uid, direct, subtree, launchers });
+            let (name, who) = (analysis.name(launcher), person);
+            groups.push(Group { name, category, who, event, direct, subtree, alone: 0.0, launchers });
             groups.len() - 1
         });
-        groups[place].direct.push(launcher.direct_time);
-        groups[place].subtree.push(launcher.subtree_time);
-        groups[place].launchers.push(launcher);
+        let group = &mut groups[place];
+        group.direct.push(launcher.direct_time);
+        group.subtree.push(launcher.subtree_time);
+        group.alone += launcher.alone_time;
+        group.launchers.push(launcher);
     }
-    groups.sort_by_key(|group| group.uid);
-    let mut table = Table::new(&names());
-    for (group, share, running) in with_shares(groups, |group| group.direct.iter().sum()) {
-        table.row(row(analysis, &who, &group, share, running));
+    groups.sort_by_key(|group| group.event.map_or(u32::MAX, |e| e.uid));
+    let mut table = Table::new(&names(analysis.mode));
+    let time = |group: &Group| group.direct.iter().sum();
+    for shares in with_shares(groups, analysis.mode, timeline, time, |group| group.alone) {
+        let mut cells = row(analysis, &who, &shares.row);
+        cells.extend(shares.cells(shares.row.alone));
+        table.row(cells);
     }
     table
 }
 
-fn names() -> Vec<&'static str> {
+/// One list of an operation's arguments as Python spells it; empty where it is missing.
+pub(super) fn list_cell(trace: &Trace, event: Option<&Event>, which: usize) -> Cell {
+    event.and_then(|e| trace.list(e, which)).map_or(Cell::Empty, |json| Cell::Text(literal(json)))
+}
+
+fn names(mode: Mode) -> Vec<&'static str> {
     let keys = ["name", "op category", "process_name", "process_label", "thread_name"];
     let lists = ["Input Dims", "Input type", "Input Strides", "Concrete Inputs", ">operation_count"];
     let figures = [
@@ -95,20 +77,15 @@ fn names() -> Vec<&'static str> {
         ">total_subtree_kernel_time_sum",
         ">ex_UID",
     ];
-    let last = ["kernel_details_summary", "trunc_kernel_details", ">Percentage (%)", ">Cumulative Percentage (%)"];
-    keys.into_iter().chain(lists).chain(figures).chain(last).collect()
+    let last = ["kernel_details_summary", "trunc_kernel_details"];
+    keys.into_iter().chain(lists).chain(figures).chain(last).chain(share_names(mode).iter().copied()).collect()
 }
 
-fn row<T: Time>(analysis: &Analysis<'_, '_, T>, who: &People, group: &Group, share: f64, running: f64) -> Vec<Cell> {
-    let [process, label, thread] = &who.names[group.who as usize];
-    let mut cells = vec![
-        Cell::Text(unescaped(analysis.trace.texts[group.name as usize])),
-        group.category.into(),
-        process.as_str().into(),
-        label.as_str().into(),
-        thread.as_str().into(),
-    ];
-    cells.extend((0..4).map(|i| group.arguments.cell(i)));
+fn row<T: Time>(analysis: &Analysis<'_, T>, who: &People, group: &Group) -> Vec<Cell> {
+    let mut cells = vec![Cell::Text(unescaped(group.name)), group.category.into()];
+    let names = who.names.get(group.who as usize);
+    cells.extend((0..3).map(|i| Cell::from(names.map(|names| names[i].as_str()))));
+    cells.extend((0..4).map(|i| list_cell(analysis.trace, group.event, i)));
     cells.push((group.direct.len() as u64).into());
     let [direct, subtree] = [&group.direct, &group.subtree].map(|times| Statistics::of(times));
     for figure in [
@@ -121,11 +98,10 @@ fn row<T: Time>(analysis: &Analysis<'_, '_, T>, who: &People, group: &Group, sha
     ] {
         cells.extend([number(figure(&direct)), number(figure(&subtree))]);
     }
-    cells.push(u64::from(group.uid).into());
+    cells.push(group.event.map(|e| u64::from(e.uid)).into());
     let kernels = kernel_details(analysis, &group.launchers);
     cells.push(Cell::Text(format!("[{}]", kernels.iter().map(KernelRow::whole).collect::<Vec<_>>().join(", "))));
     cells.push(Cell::Text(format!("[{}]", kernels.iter().map(KernelRow::short).collect::<Vec<_>>().join(", "))));
-    cells.extend([number(share), number(running)]);
     cells
 }
 
@@ -169,26 +145,37 @@ impl KernelRow {
     }
 }
 
-/// By position: launches of another number of kernels than the first are left out.
-fn kernel_details<T: Time>(analysis: &Analysis<'_, '_, T>, launchers: &[&Launcher]) -> Vec<KernelRow> {
-    let events = &analysis.trace.events;
-    let Some(first) = launchers.iter().find(|l| !l.kernels.is_empty()) else { return Vec::new() };
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); first.kernels.len()];
-    for launcher in launchers.iter().filter(|l| l.kernels.len() == first.kernels.len()) {
-        for (list, kernel) in times.iter_mut().zip(&launcher.kernels) {
-            list.push(microseconds(events[*kernel as usize].duration));
+/// Which of the kernels of a group's launches are one row: TraceLens goes by position, and leaves out
+/// launches of another number of kernels than the first; else it is name and stream, and none is lost.
+fn kernel_details<T: Time>(analysis: &Analysis<'_, T>, launchers: &[&Launcher]) -> Vec<KernelRow> {
+    let mut rows: Vec<(u32, Vec<f64>)> = Vec::new();
+    if analysis.mode == Mode::TraceLens {
+        let kernels = |launcher: &&Launcher| analysis.kernels(launcher);
+        let Some(first) = launchers.iter().map(kernels).find(|k| !k.is_empty()) else { return Vec::new() };
+        rows = first.iter().map(|kernel| (*kernel, Vec::new())).collect();
+        for kernels in launchers.iter().map(kernels).filter(|k| k.len() == first.len()) {
+            for ((_, times), kernel) in rows.iter_mut().zip(kernels) {
+                times.push(analysis.took(*kernel));
+            }
+        }
+    } else {
+        let mut places: Map<(u32, Option<i64>), usize> = Map::default();
+        for kernel in launchers.iter().flat_map(|launcher| analysis.kernels(launcher)) {
+            let event = &analysis.trace.events[*kernel as usize];
+            let place = places.entry((event.name, analysis.trace.queue(event).stream.get())).or_insert_with(|| {
+                rows.push((*kernel, Vec::new()));
+                rows.len() - 1
+            });
+            rows[*place].1.push(analysis.took(*kernel));
         }
     }
-    let mut rows: Vec<KernelRow> = first
-        .kernels
-        .iter()
-        .zip(&times)
-        .map(|(kernel, times)| {
-            let event = &events[*kernel as usize];
-            let (name, stream) = (unescaped(analysis.trace.name(*kernel)), event.stream.get());
-            KernelRow { name, stream, count: times.len(), figures: Statistics::of(times) }
-        })
-        .collect();
+    let row = |(kernel, times): (u32, Vec<f64>)| KernelRow {
+        name: unescaped(analysis.trace.name(kernel)),
+        stream: analysis.trace.queue(&analysis.trace.events[kernel as usize]).stream.get(),
+        count: times.len(),
+        figures: Statistics::of(&times),
+    };
+    let mut rows: Vec<KernelRow> = rows.into_iter().map(row).collect();
     rows.sort_by(|x, y| order(&x.figures.sum, &y.figures.sum).then_with(|| x.name.cmp(&y.name)));
     rows
 }
@@ -200,14 +187,18 @@ struct People {
 }
 
 impl People {
-    fn of<T: Time>(analysis: &Analysis<'_, '_, T>) -> People {
-        let trace = analysis.trace;
+    /// Of what was launched outside the recording.
+    const NOBODY: u32 = u32::MAX;
+
+    fn of(trace: &Trace) -> People {
         let mut names: Vec<[String; 3]> = Vec::new();
-        let of_lane = trace.lanes.iter().map(|(pid, tid)| {
-            let name = |tid: &[u8], kind: &[u8]| {
-                trace.names.get(&(*pid, tid, kind)).cloned().unwrap_or_else(|| "Unknown".into())
+        let of_lane = trace.lanes.iter().map(|(process, thread)| {
+            let name = |thread: &[u8], kind: &[u8]| {
+                let key = [trace.texts[*process as usize].clone(), thread.into(), kind.into()];
+                trace.names.get(&key).cloned().unwrap_or_else(|| "Unknown".into())
             };
-            let own = [name(b"0", b"process_name"), name(b"0", b"process_labels"), name(tid, b"thread_name")];
+            let thread = name(&trace.texts[*thread as usize], b"thread_name");
+            let own = [name(b"0", b"process_name"), name(b"0", b"process_labels"), thread];
             names.iter().position(|other| *other == own).unwrap_or_else(|| {
                 names.push(own);
                 names.len() - 1
