@@ -5,10 +5,12 @@ mod chips;
 mod command;
 mod error;
 mod folder;
+mod observed;
 mod output;
 mod products;
 mod subject;
 mod versus;
+mod workload;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

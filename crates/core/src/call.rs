@@ -1,7 +1,7 @@
 //! One operation a framework issues, and what it costs.
 
 use crate::blas::{Backend, Leaf, LeafOp, Settings, Step};
-use crate::{DType, Dims, View};
+use crate::{DType, Dims, Measured, View};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -21,6 +21,19 @@ pub enum Op {
 }
 
 impl Op {
+    /// Every operation.
+    pub const ALL: [Op; 9] = [
+        Op::Mm,
+        Op::Addmm,
+        Op::Bmm,
+        Op::Baddbmm,
+        Op::GroupedMm,
+        Op::Convolution,
+        Op::ConvolutionBackward,
+        Op::Attention,
+        Op::AttentionBackward,
+    ];
+
     /// As PyTorch and its profiler write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -122,6 +135,17 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// The result of attention over queries and values, as every kernel lays it out: like the query
+    /// where the values are as wide, heads inside of places.
+    pub fn result(q: &View, v: &View) -> View {
+        let seen = q.transpose(1, 2);
+        let out = match v.size[3] == q.size[3] {
+            true => seen.like(),
+            false => View::contiguous(&seen.size.set(3, v.size[3]), q.dtype),
+        };
+        out.transpose(1, 2)
+    }
+
     /// In one kernel, or decomposed.
     pub fn kernel(&self) -> Kernel {
         if self.backend == Backend::Math { Kernel::Math } else { Kernel::Fused }
@@ -293,6 +317,8 @@ pub struct Call {
     /// It runs within the decomposed attention call of the same module.
     pub inside: bool,
     pub count: u64,
+    /// What all repetitions took, where they ran.
+    pub measured: Option<Box<Measured>>,
 }
 
 impl Call {
@@ -412,7 +438,7 @@ impl Call {
         self.pass == Pass::Forward && matches!(self.op, Op::Mm | Op::Addmm | Op::GroupedMm)
     }
 
-    /// Equal in everything but the count.
+    /// Equal in everything but the count and the times.
     pub fn same(&self, other: &Call) -> bool {
         self.op == other.op
             && self.pass == other.pass
@@ -459,6 +485,7 @@ mod tests {
             scales: None,
             inside: false,
             count: 1,
+            measured: None,
         }
     }
 
@@ -498,6 +525,7 @@ mod tests {
             },
             inside: false,
             count: 1,
+            measured: None,
         };
         assert_eq!(call(0.0).bytes() + 3 * 4 * 6 * 4, call(1.0).bytes());
         assert_eq!(call(1.0).product(), Some(Product { batch: 3, m: 4, n: 6, k: 5 }));

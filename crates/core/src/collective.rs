@@ -13,6 +13,9 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// Every way.
+    pub const ALL: [CollectiveKind; 2] = [CollectiveKind::AllReduce, CollectiveKind::AllGather];
+
     /// The name used in all output.
     pub fn name(self) -> &'static str {
         match self {

@@ -162,6 +162,7 @@ mod tests {
             scales: None,
             inside: false,
             count: 3,
+            measured: None,
         });
         workload
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Size, stride (in elements) and element type of a tensor; no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct View {
     /// Extent of each dimension.
     pub size: Dims,
@@ -15,6 +16,21 @@ pub struct View {
     pub stride: Dims,
     /// Element type.
     pub dtype: DType,
+}
+
+/// As it comes from a file.
+#[derive(Deserialize)]
+struct Unchecked {
+    size: Vec<i64>,
+    stride: Vec<i64>,
+    dtype: DType,
+}
+
+impl TryFrom<Unchecked> for View {
+    type Error = String;
+    fn try_from(view: Unchecked) -> Result<View, String> {
+        View::checked(&view.size, Some(&view.stride), view.dtype)
+    }
 }
 
 /// The strides of a row-major tensor.
@@ -55,18 +71,28 @@ impl View {
         };
         let (sizes, strides) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
         let size = list(sizes, 'x', 0)?;
+        let stride = strides.map(|strides| list(strides, ',', 0)).transpose()?;
+        View::checked(&size, stride.as_deref(), dtype)
+    }
+
+    /// A tensor whose numbers come from outside; without strides it is row-major.
+    pub fn checked(size: &[i64], stride: Option<&[i64]>, dtype: DType) -> Result<View, String> {
         if size.len() > Dims::MAX {
             return Err(format!("{} dimensions are more than {}", size.len(), Dims::MAX));
+        }
+        if let Some(wrong) = size.iter().chain(stride.unwrap_or_default()).find(|n| !(0..=View::LARGEST).contains(*n)) {
+            return Err(format!("`{wrong}` is no number from 0 to {}", View::LARGEST));
         }
         if size.iter().map(|&n| n.max(1) as f64).product::<f64>() > 2f64.powi(60) {
             return Err("more than 2^60 elements".into());
         }
-        let Some(strides) = strides else { return Ok(View::contiguous(&size, dtype)) };
-        let stride = list(strides, ',', 0)?;
-        if stride.len() != size.len() {
-            return Err(format!("{} sizes but {} strides", size.len(), stride.len()));
+        match stride {
+            Some(stride) if stride.len() != size.len() => {
+                Err(format!("{} sizes but {} strides", size.len(), stride.len()))
+            }
+            Some(stride) => Ok(View::strided(size, stride, dtype)),
+            None => Ok(View::contiguous(size, dtype)),
         }
-        Ok(View::strided(&size, &stride, dtype))
     }
 
     /// The largest size or stride that can be written.

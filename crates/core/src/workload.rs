@@ -7,7 +7,7 @@ use std::hash::Hasher;
 /// Where a workload came from: a model with its options, as written in the output.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Source {
-    /// Kind of source; `model` for a prediction.
+    /// Kind of source: `model` for a prediction, `trace` for what was observed.
     pub kind: String,
     /// Further facts in the order they are printed.
     pub facts: Vec<(String, serde_json::Value)>,
@@ -52,6 +52,11 @@ impl Workload {
         while let Some(&at) = self.places.get(&key) {
             if self.calls[at].same(call) {
                 self.calls[at].count += count;
+                if let (Some(own), Some(other)) = (&mut self.calls[at].measured, &call.measured) {
+                    own.join(other);
+                } else if call.measured.is_some() {
+                    self.calls[at].measured.clone_from(&call.measured);
+                }
                 return;
             }
             key = key.wrapping_add(1);
@@ -101,7 +106,16 @@ mod tests {
             let view = |size: &[i64]| View::contiguous(size, DType::Bf16);
             let (a, b, out) = (view(&[2, 3]), view(&[3, n]), view(&[2, n]));
             let operands = Operands::Product { a, b, bias: None, out, alpha: 1.0, beta: 1.0 };
-            Call { op: Op::Mm, pass: Pass::Forward, module: "m".into(), operands, scales: None, inside: false, count }
+            Call {
+                op: Op::Mm,
+                pass: Pass::Forward,
+                module: "m".into(),
+                operands,
+                scales: None,
+                inside: false,
+                count,
+                measured: None,
+            }
         };
         let mut workload = Workload::default();
         for call in [mm(4, 1), mm(5, 2), mm(4, 3), mm(6, 0)] {

@@ -1,13 +1,17 @@
 //! Tables and workloads as bytes. Nothing is computed here: what is printed comes from `core`.
 
+mod columns;
 mod explanation;
 mod number;
 mod render;
 mod roofline;
 mod workload_json;
+mod xlsx;
 
+pub use columns::parquet;
 pub use explanation::{explanation_json, explanation_text};
 pub use number::{bytes, count, flops, operations, percent, seconds, significant};
 pub use render::{csv, json_rows, markdown, terminal};
 pub use roofline::{PlotChip, PlotPoint, roofline_png, roofline_svg};
 pub use workload_json::workload_json;
+pub use xlsx::xlsx;

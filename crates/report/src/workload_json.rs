@@ -3,7 +3,8 @@
 
 use gemwright_core::blas::{BlasCall, Settings, Stack, Step};
 use gemwright_core::{
-    Attention, Call, Chip, Collective, Convolution, Op, Operands, Product, Roof, RoofError, Workload,
+    Attention, Call, Chip, Collective, Convolution, Measured, MeasuredKernel, Op, Operands, Product, Roof, RoofError,
+    Workload,
 };
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -179,9 +180,40 @@ impl Serialize for CallJson<'_> {
         out.serialize_entry("intensity", &call.intensity())?;
         out.serialize_entry("blas", &blas_json(&call.blas_steps(self.settings), self.settings))?;
         out.serialize_entry("roof", &self.roof)?;
-        out.serialize_entry("measured", &None::<u8>)?;
+        out.serialize_entry("measured", &call.measured.as_deref().map(MeasuredJson))?;
         out.end()
     }
+}
+
+/// Seconds and launches of all repetitions together.
+struct MeasuredJson<'a>(&'a Measured);
+
+impl Serialize for MeasuredJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(3))?;
+        out.serialize_entry("seconds", &seconds(self.0.nanoseconds))?;
+        out.serialize_entry("launches", &self.0.launches)?;
+        let kernels: Vec<KernelJson> = self.0.kernels.iter().map(KernelJson).collect();
+        out.serialize_entry("kernels", &kernels)?;
+        out.end()
+    }
+}
+
+struct KernelJson<'a>(&'a MeasuredKernel);
+
+impl Serialize for KernelJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(3))?;
+        out.serialize_entry("name", &*self.0.name)?;
+        out.serialize_entry("seconds", &seconds(self.0.nanoseconds))?;
+        out.serialize_entry("count", &self.0.count)?;
+        out.end()
+    }
+}
+
+/// The float nearest to the decimal number, so that no digit is made up.
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
 }
 
 /// The call with the copies before it; null where none is made.

@@ -274,7 +274,7 @@ impl<'t, T: Time> Analysis<'t, T> {
     }
 
     /// Length of the union of what these GPU events took.
-    fn busy(&self, gpu: &[u32]) -> T {
+    pub(crate) fn busy(&self, gpu: &[u32]) -> T {
         match gpu {
             [one] => {
                 let span = self.spans[*one as usize];

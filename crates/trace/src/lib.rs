@@ -5,6 +5,8 @@
 //! launched it and to the operation above that; the functions of [`tables`] add up.
 
 mod analysis;
+mod backward;
+pub mod calls;
 mod category;
 mod chunk;
 mod event;

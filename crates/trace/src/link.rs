@@ -168,17 +168,25 @@ impl Calls {
         calls
     }
 
-    /// Where processes of one file use the same numbers, which of them launches on which GPU: each
-    /// claims those whose events stand nearest in the file, the strongest claim first.
+    /// Where processes of one file use the same numbers, which of them launches on which GPU. Both come in
+    /// the same order in a file, whether its parts were put together or mixed; the strongest claim goes first.
     fn owners(&self, trace: &Trace) -> Owners {
-        let process = |place: u32| trace.process(trace.events[place as usize].lane);
+        let mut gpus: Map<i64, Vec<u32>> = Map::default();
+        for event in trace.events.iter().filter(|e| e.category.on_gpu()) {
+            if let Some(link) = event.correlation.get().filter(|link| self.several.contains_key(link)) {
+                once(gpus.entry(link).or_default(), trace.process(event.lane));
+            }
+        }
         let mut claims: Map<(u32, u32), u64> = Map::default();
-        for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
-            let Some(calls) = event.correlation.get().and_then(|link| self.several.get(&link)) else { continue };
-            let nearest = calls.iter().rev().find(|call| **call < i as u32);
-            for call in calls {
-                let claim = claims.entry((trace.process(event.lane), process(*call))).or_default();
-                *claim += if Some(call) == nearest { 2 } else { 1 };
+        for (link, gpus) in gpus {
+            let mut hosts = Vec::new();
+            for call in &self.several[&link] {
+                once(&mut hosts, trace.process(trace.events[*call as usize].lane));
+            }
+            for (i, gpu) in gpus.iter().enumerate() {
+                for (j, host) in hosts.iter().enumerate() {
+                    *claims.entry((*gpu, *host)).or_default() += if i == j { 2 } else { 1 };
+                }
             }
         }
         let mut claims: Vec<((u32, u32), u64)> = claims.into_iter().collect();
@@ -186,9 +194,9 @@ impl Calls {
         claims.sort_by_key(|(pair, strength)| (std::cmp::Reverse(*strength), *pair));
         let mut owners = Owners::default();
         let mut taken: Set<u32> = Set::default();
-        for once in [true, false] {
+        for alone in [true, false] {
             for ((gpu, host), _) in &claims {
-                if !owners.contains_key(gpu) && !(once && taken.contains(host)) {
+                if !owners.contains_key(gpu) && !(alone && taken.contains(host)) {
                     owners.insert(*gpu, *host);
                     taken.insert(*host);
                 }
@@ -206,5 +214,12 @@ impl Calls {
         let own = |place: &&u32| owner.is_none_or(|owner| trace.process(call(place).lane) == *owner);
         let before = calls.iter().filter(own).filter(|place| call(place).start <= event.start);
         before.max_by_key(|place| call(place).start).or_else(|| calls.iter().find(own)).copied()
+    }
+}
+
+/// Puts a number at the end of a list that does not have it.
+fn once(list: &mut Vec<u32>, number: u32) {
+    if !list.contains(&number) {
+        list.push(number);
     }
 }

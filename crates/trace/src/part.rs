@@ -100,6 +100,7 @@ impl<'a> Part<'a> {
     }
 
     fn read(&mut self, cursor: &mut Cursor<'a>, last: bool) -> End {
+        let mut wasted = 0;
         loop {
             cursor.separator();
             match cursor.peek() {
@@ -115,19 +116,24 @@ impl<'a> Part<'a> {
                     if self.event(cursor).is_ok() {
                         continue;
                     }
-                    // Behind a broken event, at the next that looks like one.
-                    match next_event(cursor.text, start + 1) {
-                        Some(next) => {
-                            self.problems.add(Severity::Loss, "an event that is no JSON was left out");
-                            self.count += 1;
-                            cursor.at = next;
-                        }
-                        None if last => {
-                            self.problems.add(Severity::Loss, BREAKS_OFF);
-                            return End::Clean;
-                        }
-                        None => return End::Inside(start),
+                    let ran_out = cursor.at >= cursor.text.len();
+                    if ran_out && !last {
+                        return End::Inside(start);
                     }
+                    wasted += cursor.at - start;
+                    if wasted > MOST_WASTED * cursor.text.len() {
+                        self.problems.add(Severity::Loss, "a stretch of the file is no JSON and was left out");
+                        return End::Clean;
+                    }
+                    // Behind a broken event, at the next that looks like one.
+                    let Some(next) = next_event(cursor.text, start + 1) else {
+                        self.problems.add(Severity::Loss, if last { BREAKS_OFF } else { NO_JSON });
+                        self.count += usize::from(!last);
+                        return End::Clean;
+                    };
+                    self.problems.add(Severity::Loss, NO_JSON);
+                    self.count += 1;
+                    cursor.at = next;
                 }
             }
         }
@@ -313,8 +319,12 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Broken events may be read over and over, each to the end of the text; so many times its length is enough.
+const MOST_WASTED: usize = 64;
+
+const NO_JSON: &str = "an event that is no JSON was left out";
 /// What is said of a file that ends too early.
-pub const BREAKS_OFF: &str = "the file breaks off; every whole event before was read";
+const BREAKS_OFF: &str = "the file breaks off; every whole event before was read";
 
 fn only_separates(text: &[u8]) -> bool {
     text.iter().all(|c| *c == b',' || c.is_ascii_whitespace())

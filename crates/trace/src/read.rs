@@ -25,6 +25,8 @@ pub struct Reading {
     pub arrows: bool,
     /// One thread and small chunks.
     pub low_memory: bool,
+    /// Bytes of a chunk, where not the usual.
+    pub chunk: Option<usize>,
 }
 
 /// Bytes of a chunk: a few fit into the caches of a core.
@@ -34,7 +36,8 @@ const SMALL_CHUNK: usize = 1 << 18;
 /// Reads a trace: plain, gzip or zstd.
 pub fn read(source: impl Read + Send, reading: Reading) -> Result<Trace, TraceError> {
     let input = Input::new(source).map_err(TraceError)?;
-    let mut chunks = Chunks::new(input, if reading.low_memory { SMALL_CHUNK } else { CHUNK });
+    let size = reading.chunk.unwrap_or(if reading.low_memory { SMALL_CHUNK } else { CHUNK });
+    let mut chunks = Chunks::new(input, size);
     let first = chunks.next(Vec::new()).map_err(TraceError)?;
     let first = first.ok_or_else(|| TraceError("it is empty".into()))?;
     if chunks.broke_off && first.text().is_empty() {
@@ -52,9 +55,10 @@ pub fn read(source: impl Read + Send, reading: Reading) -> Result<Trace, TraceEr
         false => in_parallel(&mut chunks, buffer, &mut collector),
     };
     done.map_err(TraceError)?;
+    let whole = collector.ended;
     let mut trace = collector.finish();
     trace.devices = head.devices;
-    if chunks.broke_off {
+    if chunks.broke_off && !whole {
         trace.problems.add(Severity::Loss, "the compressed stream breaks off; what comes before was read");
     }
     if trace.count == 0 && !head.named {
@@ -154,7 +158,12 @@ struct Collector {
     ended: bool,
     /// The beginning of an event whose rest is in the next chunk: a cut was guessed wrongly.
     open: Vec<u8>,
+    /// Bytes read twice for that.
+    read_again: usize,
 }
+
+/// Bytes; no event is larger.
+const LARGEST_EVENT: usize = 16 << 20;
 
 impl Collector {
     fn new(arrows: bool) -> Collector {
@@ -167,6 +176,7 @@ impl Collector {
             arrows,
             ended: false,
             open: Vec::new(),
+            read_again: 0,
         }
     }
 
@@ -175,23 +185,25 @@ impl Collector {
             return;
         }
         if self.open.is_empty() {
-            self.note_end(&piece, chunk.text());
-            self.join(piece);
+            self.settle(piece, chunk.text());
             return;
         }
         let mut text = std::mem::take(&mut self.open);
         text.extend_from_slice(chunk.text());
-        let piece: Piece = Part::parse(&text, 0, chunk.last, self.arrows).into();
-        self.note_end(&piece, &text);
-        self.join(piece);
+        // What is read again and again without coming to an end is no event.
+        self.read_again += text.len();
+        let last = chunk.last || text.len() > LARGEST_EVENT || self.read_again > 16 * LARGEST_EVENT;
+        let piece: Piece = Part::parse(&text, 0, last, self.arrows).into();
+        self.settle(piece, &text);
     }
 
-    fn note_end(&mut self, piece: &Piece, text: &[u8]) {
+    fn settle(&mut self, piece: Piece, text: &[u8]) {
         match piece.end {
             End::Clean => {}
             End::Inside(start) => self.open.extend_from_slice(&text[start..]),
             End::List => self.ended = true,
         }
+        self.join(piece);
     }
 
     /// With the numbers of the whole file in place of the piece's own.
@@ -204,8 +216,7 @@ impl Collector {
             .collect();
         let queues: Vec<u32> = piece.queues.iter().map(|queue| self.queues.of(*queue)).collect();
         let list = |number: u32| texts.get(number as usize).copied().unwrap_or(NO_TEXT);
-        let arguments: Vec<u32> =
-            piece.arguments.iter().map(|lists| self.arguments.of(lists.map(list))).collect();
+        let arguments: Vec<u32> = piece.arguments.iter().map(|lists| self.arguments.of(lists.map(list))).collect();
         let before = self.trace.count as u32;
         self.trace.events.extend(piece.events.iter().map(|event| Event {
             uid: event.uid + before,
@@ -227,6 +238,51 @@ impl Collector {
             queues: self.queues.list,
             arguments: self.arguments.list,
             ..self.trace
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        let event = |i: usize| {
+            format!(
+                r#"{{"ph": "X", "cat": "cpu_op", "name": "op {}", "pid": 1, "tid": {}, "ts": {i}.5, "dur": 1,
+                "args": {{"External id": {i}, "Input Dims": [[{}, 4], []], "Ev Idx": {i}, "Input type": ["a]", ""]}}}}"#,
+                i % 3,
+                i % 2,
+                i % 5
+            )
+        };
+        // Some hold what looks like the beginning of another.
+        let odd = r#"{"ph": "X", "cat": "cpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1,
+            "args": {"inner": [{"ph": "X"}, {"ph": "}"}]}}"#;
+        let odd = odd.to_string();
+        let events: Vec<String> = (0..200).map(|i| if i % 50 == 7 { odd.clone() } else { event(i) }).collect();
+        format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}], \"x\": 1}}", events.join(",\n  "))
+    }
+
+    fn essence(trace: &Trace) -> Vec<(u32, Vec<u8>, i64, Option<Vec<u8>>, (u32, u32))> {
+        let lane = |e: &Event| trace.lanes[e.lane as usize];
+        let name = |e: &Event| trace.texts[e.name as usize].to_vec();
+        let one = |e: &Event| (e.uid, name(e), e.start, trace.list(e, 0).map(<[u8]>::to_vec), lane(e));
+        trace.events.iter().map(one).collect()
+    }
+
+    #[test]
+    fn how_a_text_is_cut_does_not_matter() {
+        let text = text();
+        let whole = read(text.as_bytes(), Reading::default()).unwrap();
+        assert_eq!((whole.count, whole.events.len()), (200, 200));
+        assert!(whole.problems.list().is_empty(), "{:?}", whole.problems.list());
+        for chunk in [100, 333, 1000, 5000] {
+            for low_memory in [false, true] {
+                let pieces = read(text.as_bytes(), Reading { chunk: Some(chunk), low_memory, arrows: false }).unwrap();
+                assert!(essence(&pieces) == essence(&whole), "{chunk}");
+                assert!(pieces.problems.list().is_empty());
+            }
         }
     }
 }

@@ -7,3 +7,4 @@ pub mod man;
 pub mod model;
 pub mod roof;
 pub mod trace;
+mod trace_screen;

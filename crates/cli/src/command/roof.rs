@@ -6,7 +6,8 @@ use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::products::{one_product, products_of_csv};
-use crate::subject::{ModelOptions, model};
+use crate::subject::ModelOptions;
+use crate::workload::workload;
 use gemwright_core::{Cell, Chip, DType, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
@@ -16,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   gemwright roof 597 11008 4096 --on h200,mi300x
   gemwright roof llama-3.1-8b --phase decode --batch 16 --on h200,mi300x --plot roofline.png
+  gemwright roof run.json.gz --on h200                     the products of a trace, with what they took
   gemwright roof shapes.csv --on a100                      columns M, N, K; batch, count and dtype where they are there
   gemwright roof gpt3-xl --phase train --batch 5 --seq 2048 --on h200 --step-time 310ms    MFU and HFU
   gemwright roof --tiles --on rtx3090                      what a warp's tile asks of shared memory
@@ -25,7 +27,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// M N K of out[M,N] = a[M,K] x b[K,N], a CSV of shapes, or a config.json, a folder, a preset
+    /// M N K of out[M,N] = a[M,K] x b[K,N], a CSV of shapes, or a config.json, a folder, a preset, a trace, a saved workload
     #[arg(required_unless_present = "tiles", num_args = 1..=3, value_name = "M N K|TABLE.csv|WORKLOAD")]
     subject: Vec<String>,
     /// Chips, separated by commas (`gemwright chips`, or TOML files of your own)
@@ -70,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (title, workload) = match args.subject.as_slice() {
         [path] if path.ends_with(".csv") => (path.clone(), products_of_csv(path, dtype)?),
         [name] => {
-            let workload = model(name)?.predict(&args.options.options())?.workload;
+            let workload = workload(name, &args.options, args.output.quiet)?;
             args.output.warn(&workload.warnings);
             (describe(&workload), workload)
         }
@@ -110,7 +112,7 @@ fn describe(workload: &Workload) -> String {
         let found = workload.source.facts.iter().find(|(key, _)| key == name);
         found.map(|(key, value)| value.as_str().map_or(format!("{key} {value}"), str::to_string))
     };
-    ["model", "phase", "batch", "seq", "past", "steps", "dtype"]
+    ["model", "trace", "device", "phase", "batch", "seq", "past", "steps", "dtype"]
         .into_iter()
         .filter_map(fact)
         .collect::<Vec<_>>()
@@ -118,7 +120,8 @@ fn describe(workload: &Workload) -> String {
 }
 
 fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
-    let mut table = Table::new(&[
+    let measured = workload.calls().iter().any(|call| call.measured.is_some());
+    let mut names = vec![
         "module",
         "op",
         "pass",
@@ -139,7 +142,11 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
         ">waves",
         ">useful",
         ">tiled time",
-    ]);
+    ];
+    if measured {
+        names.extend([">measured", ">of roof"]);
+    }
+    let mut table = Table::new(&names);
     for call in workload.calls() {
         let product = call.product();
         let extents = product.map_or([const { None }; 4], |p| [p.batch, p.m, p.n, p.k].map(Some));
@@ -170,10 +177,22 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
                     ]);
                 }
             }
+            if measured {
+                row.extend(measured_cells(call, &roof));
+            }
             table.row(row);
         }
     }
     Ok(table)
+}
+
+/// Seconds of one repetition, and how much of them the roof would need.
+fn measured_cells(call: &gemwright_core::Call, roof: &Roof) -> [Cell; 2] {
+    let Some(taken) = call.measured.as_ref().map(|m| m.seconds() / call.count as f64).filter(|s| *s > 0.0) else {
+        return [Cell::Empty, Cell::Empty];
+    };
+    let share = roof.seconds / taken;
+    [Cell::shown(taken, report::seconds(taken)), Cell::shown(share, report::percent(share))]
 }
 
 fn warp_tiles(args: &Args, chips: &[Chip]) -> Result<Table, Error> {
@@ -228,7 +247,9 @@ fn plot(path: &PathBuf, title: &str, workload: &Workload, chips: &[Chip]) -> Res
         for call in workload.calls().iter().filter(|c| c.flops() > 0) {
             let roof = Roof::of(call, chip)?;
             let waves = call.product().and_then(|p| Waves::best(&p, chip, call.dtype()));
+            let taken = call.measured.as_ref().map(|m| m.seconds() / call.count as f64).filter(|s| *s > 0.0);
             let seconds = match waves {
+                _ if taken.is_some() => taken.unwrap_or(roof.seconds),
                 Some(waves) => waves.seconds(call.flops(), call.bytes(), call.dtype(), chip)?,
                 None => roof.seconds,
             };

@@ -1,33 +1,45 @@
 //! `gemwright trace`: where the GPU's time went, from a profiler's trace.
 
+use super::trace_screen::screen;
 use crate::error::Error;
+use crate::observed::{self, observe};
 use crate::output::{Format, OutputArgs};
 use clap::ValueEnum;
-use gemwright_core::{Cell, Table};
+use gemwright_core::Table;
 use gemwright_report as report;
-use gemwright_trace::tables::{Timeline, all};
-use gemwright_trace::{Analysis, Mode, Reading, Time, Trace, read};
-use serde_json::{Map, json};
-use std::io::Read;
+use gemwright_trace::tables::all;
+use gemwright_trace::{Analysis, Mode, Reading, Time, calls};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
   gemwright trace run.json.gz
-  gemwright trace run.json.gz --csv tables/
+  gemwright trace run.json.gz --csv tables/ --xlsx report.xlsx
+  gemwright trace run.json.gz --save run.workload.json       its products, for roof and the other commands
   gemwright trace run.json.gz --compat tracelens --csv tables/
+  gemwright trace rank*.json.gz --csv tables/                 a folder for each file
   zcat run.json.gz | gemwright trace - --format json";
 
 /// Where the GPU's time went, from a PyTorch profiler trace
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A trace: .json, .json.gz, .json.zst, or - for stdin
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// Traces: .json, .json.gz, .json.zst, or - for stdin
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
     /// Write every table into this folder, one CSV file each
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Write every table into this workbook, one sheet each
+    #[arg(long, value_name = "FILE")]
+    xlsx: Option<PathBuf>,
+    /// Write every table into this folder, one parquet file each
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Keep the products, their counts and times as a workload, which other commands take
+    #[arg(long, value_name = "FILE", conflicts_with = "compat")]
+    save: Option<PathBuf>,
     /// Read with one thread and little memory
     #[arg(long)]
     low_memory: bool,
@@ -43,118 +55,135 @@ enum Compat {
     Tracelens,
 }
 
+/// Tables with their names.
+type Tables = Vec<(&'static str, Table)>;
+
+/// What one file gives: the screen, or JSON.
+enum Answer {
+    Text(String),
+    Json(Value),
+}
+
 pub fn run(args: &Args) -> Result<(), Error> {
-    let wrong = |why: String| Error::File { path: args.file.display().to_string(), why };
-    let reading = Reading { arrows: args.compat.is_some(), low_memory: args.low_memory };
-    let trace = read(source(&args.file)?, reading).map_err(|e| wrong(e.to_string()))?;
-    match args.compat {
-        Some(Compat::Tracelens) => answer(args, &Analysis::<f64>::new(&trace, Mode::TraceLens)),
-        None => answer(args, &Analysis::<i64>::new(&trace, Mode::Exact)),
+    if args.output.format == Format::Csv {
+        return Err(Error::Usage("several tables do not fit into one CSV: give --csv DIR".into()));
     }
-}
-
-fn source(file: &Path) -> Result<Box<dyn Read + Send>, Error> {
-    if file == Path::new("-") {
-        return Ok(Box::new(std::io::stdin()));
+    let single = args.files.len() == 1;
+    if !single && (args.xlsx.is_some() || args.save.is_some()) {
+        return Err(Error::Usage("--xlsx and --save hold one trace: give one FILE".into()));
     }
-    let wrong = |e: std::io::Error| Error::File { path: file.display().to_string(), why: e.to_string() };
-    Ok(Box::new(std::fs::File::open(file).map_err(wrong)?))
-}
-
-fn answer<T: Time>(args: &Args, analysis: &Analysis<'_, T>) -> Result<(), Error> {
-    let tables = all(analysis);
-    if let Some(folder) = &args.csv {
-        let wrong =
-            |path: &Path, e: std::io::Error| Error::File { path: path.display().to_string(), why: e.to_string() };
-        std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e))?;
-        for (name, table) in &tables {
-            let path = folder.join(format!("{name}.csv"));
-            let text = if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
-            std::fs::write(&path, text).map_err(|e| wrong(&path, e))?;
+    let mut answers = Vec::new();
+    let mut folders = Vec::new();
+    for file in &args.files {
+        let folder = if single { PathBuf::new() } else { folder_of(file, &mut folders) };
+        answers.push((file, one(args, file, &folder)?));
+    }
+    let mut text = Vec::new();
+    let mut list = Vec::new();
+    for (file, answer) in answers {
+        match answer {
+            Answer::Json(value) => list.push(value),
+            Answer::Text(screen) if single => text.push(screen),
+            Answer::Text(screen) => text.push(format!("{}\n{screen}", file.display())),
         }
     }
+    match (args.output.format, list) {
+        (Format::Json, mut list) if single => args.output.write(&list.remove(0).to_string()),
+        (Format::Json, list) => args.output.write(&json!({"traces": list}).to_string()),
+        _ => args.output.write(&text.join("\n\n")),
+    }
+}
+
+/// A folder for the tables of one file of several, named like it.
+fn folder_of(file: &Path, taken: &mut Vec<String>) -> PathBuf {
+    let name = file.file_name().map_or("stdin".into(), |n| n.to_string_lossy().into_owned());
+    let stem = name.split('.').next().filter(|s| !s.is_empty()).unwrap_or("trace").to_string();
+    let numbered = std::iter::once(stem.clone()).chain((2..).map(|i| format!("{stem}-{i}")));
+    let free = numbered.into_iter().find(|name| !taken.contains(name)).unwrap_or(stem);
+    taken.push(free.clone());
+    PathBuf::from(free)
+}
+
+fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
+    let reading = Reading { arrows: args.compat.is_some(), low_memory: args.low_memory, chunk: None };
+    let trace = observe(file, reading, args.output.quiet)?;
+    if args.compat == Some(Compat::Tracelens) {
+        let analysis = Analysis::<f64>::new(&trace, Mode::TraceLens);
+        return answer(args, file, folder, &analysis, all(&analysis));
+    }
+    let analysis = Analysis::<i64>::new(&trace, Mode::Exact);
+    if let Some(path) = &args.save {
+        let workload = observed::workload(file, &analysis);
+        let text = report::workload_json(&workload, None, None, calls::settings(&analysis))?;
+        write(path, format!("{text}\n").as_bytes())?;
+    }
+    let mut tables = all(&analysis);
+    tables.extend(problem_table(&analysis).map(|table| ("problems", table)));
+    answer(args, file, folder, &analysis, tables)
+}
+
+fn problem_table<T: Time>(analysis: &Analysis<'_, T>) -> Option<Table> {
+    let mut table = Table::new(&["severity", ">count", "what"]);
+    for problem in analysis.problems.list() {
+        table.row(vec![problem.severity.name().into(), problem.count.into(), problem.what.into()]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    std::fs::write(path, bytes).map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
+}
+
+/// One file a table, in a folder that is made where it is missing.
+fn write_all(
+    folder: &Path,
+    end: &str,
+    tables: &Tables,
+    bytes: impl Fn(&Table) -> Result<Vec<u8>, String>,
+) -> Result<(), Error> {
+    let wrong = |path: &Path, why: String| Error::File { path: path.display().to_string(), why };
+    std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e.to_string()))?;
+    for (name, table) in tables {
+        let path = folder.join(format!("{name}.{end}"));
+        write(&path, &bytes(table).map_err(|why| wrong(&path, why))?)?;
+    }
+    Ok(())
+}
+
+fn answer<T: Time>(
+    args: &Args,
+    file: &Path,
+    folder: &Path,
+    analysis: &Analysis<'_, T>,
+    tables: Tables,
+) -> Result<Answer, Error> {
+    if let Some(base) = &args.csv {
+        // What pandas writes of a table without columns.
+        let text = |table: &Table| if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
+        write_all(&base.join(folder), "csv", &tables, |table| Ok(text(table).into_bytes()))?;
+    }
+    if let Some(base) = &args.parquet {
+        write_all(&base.join(folder), "parquet", &tables, report::parquet)?;
+    }
+    if let Some(path) = &args.xlsx {
+        let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (*name, table)).collect();
+        let wrong = |why: String| Error::File { path: path.display().to_string(), why };
+        write(path, &report::xlsx(&sheets).map_err(wrong)?)?;
+    }
+    if args.output.format != Format::Json {
+        return Ok(Answer::Text(screen(&args.output, analysis, &tables)));
+    }
+    let rows = tables.iter().filter(|(name, _)| *name != "problems");
+    let rows = rows.map(|(name, table)| ((*name).to_string(), report::json_rows(table)));
+    let devices = analysis.trace.devices.iter().map(|d| json!({"id": d.id, "name": d.name, "units": d.units}));
     let problems = analysis.problems.list();
-    match args.output.format {
-        Format::Json => {
-            let rows = tables.iter().map(|(name, table)| ((*name).to_string(), report::json_rows(table)));
-            let devices = analysis.trace.devices.iter().map(|d| json!({"id": d.id, "name": d.name, "units": d.units}));
-            let problems =
-                problems.iter().map(|p| json!({"severity": p.severity.name(), "what": p.what, "count": p.count}));
-            let answer = json!({
-                "events": analysis.trace.count,
-                "devices": devices.collect::<Vec<_>>(),
-                "problems": problems.collect::<Vec<_>>(),
-                "tables": rows.collect::<Map<_, _>>(),
-            });
-            args.output.write(&answer.to_string())
-        }
-        Format::Csv => Err(Error::Usage("several tables do not fit into one CSV: give --csv DIR".into())),
-        Format::Table | Format::Md => args.output.write(&screen(args, analysis, &tables)),
-    }
-}
-
-/// How long, how busy, on what, which operations, which kernels, what is suspicious.
-fn screen<T: Time>(args: &Args, analysis: &Analysis<'_, T>, tables: &[(&'static str, Table)]) -> String {
-    let mut parts = vec![headline(analysis.trace, &Timeline::of(analysis))];
-    for (name, columns, rows) in [
-        ("ops_summary_by_category", &[0, 1, 2, 3][..], 8),
-        ("ops_summary", &[0, 5, 3, 7][..], 8),
-        ("kernel_summary", &[][..], 8),
-    ] {
-        if let Some((_, table)) = tables.iter().find(|(other, _)| *other == name) {
-            parts.push(args.output.table(&shortened(table, columns, rows)));
-        }
-    }
-    let problems = analysis.problems.list();
-    if !problems.is_empty() {
-        let line = |p: &gemwright_trace::Problem| format!("  {}: {} ({} times)", p.severity.name(), p.what, p.count);
-        parts.push(format!("What is suspicious\n{}", problems.iter().map(line).collect::<Vec<_>>().join("\n")));
-    }
-    parts.join("\n")
-}
-
-fn headline(trace: &Trace, timeline: &Timeline) -> String {
-    let devices: Vec<&str> = trace.devices.iter().map(|d| d.name.as_str()).collect();
-    let on = devices.first().map_or(String::new(), |name| format!(", {} x {name}", devices.len()));
-    let time = |us: f64| report::seconds(us * 1e-6);
-    let share = |us: f64| report::percent(if timeline.total > 0.0 { us / timeline.total } else { 0.0 });
-    let line = |name: &str, us: f64| format!("{name:<22}{:>10}{:>10}", time(us), share(us));
-    [
-        format!("{} events{on}", trace.count),
-        line("from first to last", timeline.total),
-        line("  computing", timeline.computation),
-        line("  only communicating", timeline.exposed_communication),
-        line("  only copying", timeline.exposed_copies),
-        line("  idle", timeline.total - timeline.busy),
-    ]
-    .join("\n")
-        + "\n"
-}
-
-/// The first rows, some columns (all where none are named), numbers rounded and names cut.
-fn shortened(table: &Table, columns: &[usize], rows: usize) -> Table {
-    let kept: Vec<usize> = match columns {
-        [] => (0..table.columns.len()).filter(|i| *i != 0 && *i != 3 && !(6..=8).contains(i)).collect(),
-        some => some.to_vec(),
-    };
-    let names = kept.iter().map(|i| {
-        let mark = if table.columns[*i].align == gemwright_core::Align::Right { ">" } else { "" };
-        format!("{mark}{}", table.columns[*i].name)
-    });
-    let names: Vec<String> = names.collect();
-    let mut out = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    for row in table.rows.iter().take(rows) {
-        out.row(kept.iter().filter_map(|i| row.get(*i)).map(short_cell).collect());
-    }
-    out
-}
-
-fn short_cell(cell: &Cell) -> Cell {
-    match cell {
-        Cell::Shown { value, .. } => Cell::shown(*value, report::significant(*value, 4)),
-        Cell::Text(text) if text.chars().count() > 60 => {
-            Cell::Text(text.chars().take(57).chain("...".chars()).collect())
-        }
-        other => other.clone(),
-    }
+    let problems = problems.iter().map(|p| json!({"severity": p.severity.name(), "what": p.what, "count": p.count}));
+    Ok(Answer::Json(json!({
+        "format": 1,
+        "trace": file.display().to_string(),
+        "events": analysis.trace.count,
+        "devices": devices.collect::<Vec<_>>(),
+        "problems": problems.collect::<Vec<_>>(),
+        "tables": rows.collect::<Map<_, _>>(),
+    })))
 }

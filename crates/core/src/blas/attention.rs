@@ -4,7 +4,7 @@ use super::Stack;
 use crate::{DType, View};
 
 /// The implementation PyTorch picks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Backend {
     Cudnn,
@@ -17,6 +17,9 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// Every implementation.
+    pub const ALL: [Backend; 5] = [Backend::Cudnn, Backend::Flash, Backend::Efficient, Backend::Math, Backend::Latent];
+
     /// The name used in all output.
     pub fn name(self) -> &'static str {
         match self {

@@ -114,7 +114,7 @@ fn as_call(leaf: &Leaf, subject: &Subject) -> Option<Call> {
     let operands =
         Operands::Product { a: leaf.a, b: leaf.b, bias: leaf.addend, out, alpha: subject.alpha, beta: leaf.beta };
     let module = subject.module.as_str().into();
-    Some(Call { op, pass: Pass::Forward, module, operands, scales: None, inside: false, count: 1 })
+    Some(Call { op, pass: Pass::Forward, module, operands, scales: None, inside: false, count: 1, measured: None })
 }
 
 fn lower(subject: &Subject) -> Result<Vec<Lowered>, String> {

@@ -82,13 +82,7 @@ fn sdpa(tape: &mut Tape, heads: Heads, facts: &Facts, layer: &Layer, run: &Run) 
         (k, v) = (tape.narrow(k, 2, run.queries), tape.narrow(v, 2, run.queries));
     }
     let (q_view, k_view, v_view) = (tape.view(q), tape.view(k), tape.view(v));
-    let seen = q_view.transpose(1, 2);
-    let out = match v_view.size[3] == q_view.size[3] {
-        true => seen.like(),
-        // Values narrower than keys: the result is not laid out like the query.
-        false => View::contiguous(&seen.size.set(3, v_view.size[3]), q_view.dtype),
-    };
-    let out = out.transpose(1, 2);
+    let out = Attention::result(&q_view, &v_view);
     let mut attention = Attention {
         q: q_view,
         k: k_view,

@@ -272,7 +272,7 @@ impl Tape {
 
     fn issue(&mut self, op: Op, pass: Pass, operands: Operands) {
         let (module, inside) = (self.module.clone(), self.inside);
-        self.calls.push(Call { op, pass, module, operands, scales: None, inside, count: self.times });
+        self.calls.push(Call { op, pass, module, operands, scales: None, inside, count: self.times, measured: None });
     }
 
     /// Says that the weight of the last call is stored in fewer bits, with these factors.

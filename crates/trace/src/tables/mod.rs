@@ -1,5 +1,6 @@
 //! The tables, by the names TraceLens's users know.
 
+mod backward;
 mod kernels;
 mod ops;
 mod short;
@@ -7,6 +8,7 @@ mod statistics;
 mod timeline;
 mod unique;
 
+pub use backward::ops_backward;
 pub use kernels::kernel_summary;
 pub use ops::{ops_summary, ops_summary_by_category};
 pub use short::{short_kernel_histogram, short_kernels_summary};
@@ -42,6 +44,9 @@ pub fn all<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(&'static str, Table)> {
         }
         list.extend(unique.join().ok().flatten().map(|table| ("ops_unique_args", table)));
         list.extend(kernels);
+        if analysis.mode == Mode::Exact {
+            list.push(("ops_backward", ops_backward(analysis)));
+        }
     });
     // TraceLens writes its study of short kernels even where there are none.
     let kept = |name: &str| analysis.mode == Mode::TraceLens && name.starts_with("short_");

@@ -1,0 +1,53 @@
+//! WORKLOAD on the command line: a preset, a config.json, a folder, a saved list, a trace.
+
+use crate::error::Error;
+use crate::observed;
+use crate::subject::{ModelOptions, model};
+use gemwright_core::{Workload, saved};
+use std::io::Read;
+use std::path::Path;
+
+/// What a file seems to be, by its beginning.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Trace,
+    Saved,
+    Config,
+}
+
+/// Bytes that are looked at.
+const BEGINNING: u64 = 1 << 16;
+
+fn kind(path: &Path) -> Kind {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut start));
+    if read.is_err() {
+        return Kind::Config;
+    }
+    let holds = |word: &str| start.windows(word.len()).any(|part| part == word.as_bytes());
+    let packed = start.starts_with(&[0x1f, 0x8b]) || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+    if packed || start.trim_ascii_start().starts_with(b"[") || holds("\"traceEvents\"") {
+        Kind::Trace
+    } else if holds("\"gemwright\"") && holds("\"workload\"") {
+        Kind::Saved
+    } else {
+        Kind::Config
+    }
+}
+
+/// The workload that `name` means; the options are those of a model.
+pub fn workload(name: &str, options: &ModelOptions, quiet: bool) -> Result<Workload, Error> {
+    let path = Path::new(name);
+    if !path.is_file() {
+        return Ok(model(name)?.predict(&options.options())?.workload);
+    }
+    let wrong = |why: String| Error::File { path: name.into(), why };
+    match kind(path) {
+        Kind::Trace => observed::workload_of(path, quiet),
+        Kind::Saved => {
+            let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+            saved::workload(&text).map_err(|e| wrong(e.to_string()))
+        }
+        Kind::Config => Ok(model(name)?.predict(&options.options())?.workload),
+    }
+}
