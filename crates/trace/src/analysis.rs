@@ -32,6 +32,16 @@ pub struct Launcher {
     pub category: &'static str,
 }
 
+/// The events of one GPU: the process they are filed under, and the device.
+pub struct OnGpu {
+    /// The number of a text.
+    pub process: u32,
+    /// As the profiler numbers it.
+    pub device: Option<i64>,
+    /// Places, with what they do.
+    pub events: Vec<(u32, Work)>,
+}
+
 /// The name of a row for what was launched outside the recording.
 pub const UNLINKED: &str = "(unlinked)";
 
@@ -310,10 +320,20 @@ impl<'t, T: Time> Analysis<'t, T> {
         }
     }
 
-    /// The GPU an event ran on: the process it is filed under and the device.
-    pub fn gpu_of(&self, gpu: u32) -> (u32, Option<i64>) {
-        let event = &self.trace.events[gpu as usize];
-        (self.trace.process(event.lane), self.trace.queue(event).device.get())
+    /// What ran on each GPU, in order of the file.
+    pub fn by_gpu(&self) -> Vec<OnGpu> {
+        let mut places: Map<(u32, Option<i64>), usize> = Map::default();
+        let mut gpus: Vec<OnGpu> = Vec::new();
+        for (i, work) in self.gpu_events() {
+            let event = &self.trace.events[i as usize];
+            let (process, device) = (self.trace.process(event.lane), self.trace.queue(event).device.get());
+            let place = *places.entry((process, device)).or_insert_with(|| {
+                gpus.push(OnGpu { process, device, events: Vec::new() });
+                gpus.len() - 1
+            });
+            gpus[place].events.push((i, work));
+        }
+        gpus
     }
 
     /// The part of the busy time that belongs to each GPU event. Where several run at once an instant
@@ -324,13 +344,9 @@ impl<'t, T: Time> Analysis<'t, T> {
         if self.mode == Mode::TraceLens {
             return alone;
         }
-        let mut gpus: Map<(u32, Option<i64>), Vec<(u32, Work)>> = Map::default();
-        for (i, work) in self.gpu_events() {
-            gpus.entry(self.gpu_of(i)).or_default().push((i, work));
-        }
-        for mut list in gpus.into_values() {
-            list.sort_by(|x, y| order(&self.spans[x.0 as usize].start, &self.spans[y.0 as usize].start));
-            crate::interval::share_out(&list, |i| self.spans[i as usize], &mut alone);
+        for OnGpu { mut events, .. } in self.by_gpu() {
+            events.sort_by(|x, y| order(&self.spans[x.0 as usize].start, &self.spans[y.0 as usize].start));
+            crate::interval::share_out(&events, |i| self.spans[i as usize], &mut alone);
         }
         alone
     }

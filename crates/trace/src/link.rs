@@ -196,10 +196,11 @@ impl Calls {
         let mut taken: Set<u32> = Set::default();
         for alone in [true, false] {
             for ((gpu, host), _) in &claims {
-                if !owners.contains_key(gpu) && !(alone && taken.contains(host)) {
-                    owners.insert(*gpu, *host);
-                    taken.insert(*host);
+                if owners.contains_key(gpu) || (alone && taken.contains(host)) {
+                    continue;
                 }
+                owners.insert(*gpu, *host);
+                taken.insert(*host);
             }
         }
         owners

@@ -264,11 +264,11 @@ mod tests {
         format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}], \"x\": 1}}", events.join(",\n  "))
     }
 
-    fn essence(trace: &Trace) -> Vec<(u32, Vec<u8>, i64, Option<Vec<u8>>, (u32, u32))> {
+    fn essence(trace: &Trace) -> String {
         let lane = |e: &Event| trace.lanes[e.lane as usize];
-        let name = |e: &Event| trace.texts[e.name as usize].to_vec();
-        let one = |e: &Event| (e.uid, name(e), e.start, trace.list(e, 0).map(<[u8]>::to_vec), lane(e));
-        trace.events.iter().map(one).collect()
+        let name = |e: &Event| &trace.texts[e.name as usize];
+        let one = |e: &Event| format!("{} {:?} {} {:?} {:?}", e.uid, name(e), e.start, trace.list(e, 0), lane(e));
+        trace.events.iter().map(one).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
     let trace = observe(file, reading, args.output.quiet)?;
     if args.compat == Some(Compat::Tracelens) {
         let analysis = Analysis::<f64>::new(&trace, Mode::TraceLens);
-        return answer(args, file, folder, &analysis, all(&analysis));
+        return answer(args, file, folder, &analysis, &all(&analysis));
     }
     let analysis = Analysis::<i64>::new(&trace, Mode::Exact);
     if let Some(path) = &args.save {
@@ -119,7 +119,7 @@ fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
     }
     let mut tables = all(&analysis);
     tables.extend(problem_table(&analysis).map(|table| ("problems", table)));
-    answer(args, file, folder, &analysis, tables)
+    answer(args, file, folder, &analysis, &tables)
 }
 
 fn problem_table<T: Time>(analysis: &Analysis<'_, T>) -> Option<Table> {
@@ -155,15 +155,15 @@ fn answer<T: Time>(
     file: &Path,
     folder: &Path,
     analysis: &Analysis<'_, T>,
-    tables: Tables,
+    tables: &Tables,
 ) -> Result<Answer, Error> {
     if let Some(base) = &args.csv {
         // What pandas writes of a table without columns.
         let text = |table: &Table| if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
-        write_all(&base.join(folder), "csv", &tables, |table| Ok(text(table).into_bytes()))?;
+        write_all(&base.join(folder), "csv", tables, |table| Ok(text(table).into_bytes()))?;
     }
     if let Some(base) = &args.parquet {
-        write_all(&base.join(folder), "parquet", &tables, report::parquet)?;
+        write_all(&base.join(folder), "parquet", tables, report::parquet)?;
     }
     if let Some(path) = &args.xlsx {
         let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (*name, table)).collect();
@@ -171,7 +171,7 @@ fn answer<T: Time>(
         write(path, &report::xlsx(&sheets).map_err(wrong)?)?;
     }
     if args.output.format != Format::Json {
-        return Ok(Answer::Text(screen(&args.output, analysis, &tables)));
+        return Ok(Answer::Text(screen(&args.output, analysis, tables)));
     }
     let rows = tables.iter().filter(|(name, _)| *name != "problems");
     let rows = rows.map(|(name, table)| ((*name).to_string(), report::json_rows(table)));

@@ -1,6 +1,7 @@
 //! The tables, by the names TraceLens's users know.
 
 mod backward;
+mod host;
 mod kernels;
 mod ops;
 mod short;
@@ -9,6 +10,7 @@ mod timeline;
 mod unique;
 
 pub use backward::ops_backward;
+pub use host::host_ops;
 pub use kernels::kernel_summary;
 pub use ops::{ops_summary, ops_summary_by_category};
 pub use short::{short_kernel_histogram, short_kernels_summary};
@@ -46,6 +48,7 @@ pub fn all<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(&'static str, Table)> {
         list.extend(kernels);
         if analysis.mode == Mode::Exact {
             list.push(("ops_backward", ops_backward(analysis)));
+            list.push(("host_ops", host_ops(analysis)));
         }
     });
     // TraceLens writes its study of short kernels even where there are none.

@@ -47,8 +47,8 @@ pub(super) fn with_shares<R>(
     time: impl Fn(&R) -> f64,
     alone: impl Fn(&R) -> f64,
 ) -> Vec<Shares<R>> {
-    rows.sort_by(|x, y| order(&time(y), &time(x)));
     let part = |row: &R| if mode == Mode::TraceLens { time(row) } else { alone(row) };
+    rows.sort_by(|x, y| order(&part(y), &part(x)).then_with(|| order(&time(y), &time(x))));
     let sum: f64 = rows.iter().map(part).sum();
     let mut running = 0.0;
     rows.into_iter()

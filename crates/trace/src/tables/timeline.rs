@@ -1,9 +1,8 @@
 //! Where the GPU's time went: busy on what, exposed, idle.
 
 use super::number;
-use crate::analysis::{Analysis, Mode};
+use crate::analysis::{Analysis, Mode, OnGpu};
 use crate::category::Work;
-use crate::fast::Map;
 use crate::interval::{Time, difference, length, order, union};
 use crate::scan::unescaped;
 use gemwright_core::Table;
@@ -45,30 +44,19 @@ impl Timeline {
 
     /// Of each GPU, all from the first to the last event of any; the name is process and device.
     pub fn by_gpu<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(String, Timeline)> {
-        let mut places: Map<(u32, Option<i64>), usize> = Map::default();
-        let mut gpus: Vec<((u32, Option<i64>), Vec<(u32, Work)>)> = Vec::new();
-        for (i, work) in analysis.gpu_events() {
-            let key = analysis.gpu_of(i);
-            let place = *places.entry(key).or_insert_with(|| {
-                gpus.push((key, Vec::new()));
-                gpus.len() - 1
-            });
-            gpus[place].1.push((i, work));
-        }
-        let text = |(process, device): (u32, Option<i64>)| {
-            let process = unescaped(&analysis.trace.texts[process as usize]).trim_matches('"').to_string();
-            match device {
+        let name = |gpu: &OnGpu| {
+            let process = unescaped(&analysis.trace.texts[gpu.process as usize]).trim_matches('"').to_string();
+            match gpu.device {
                 Some(device) if device.to_string() == process => process,
                 Some(device) => format!("{process}, device {device}"),
                 None => process,
             }
         };
-        gpus.sort_by_key(|(key, _)| (key.1, text(*key)));
+        let mut gpus = analysis.by_gpu();
+        gpus.sort_by_key(|gpu| (gpu.device, name(gpu)));
         let window = window(analysis);
-        let one = |(key, events): ((u32, Option<i64>), Vec<(u32, Work)>)| {
-            (text(key), Timeline::of_events(analysis, events.into_iter(), window))
-        };
-        gpus.into_iter().map(one).collect()
+        let one = |gpu: &OnGpu| (name(gpu), Timeline::of_events(analysis, gpu.events.iter().copied(), window));
+        gpus.iter().map(one).collect()
     }
 
     /// Adds up; the time goes from the first event to the last where no window is given.

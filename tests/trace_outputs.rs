@@ -1,0 +1,133 @@
+//! The tables of a trace in every form hold the same cells; several files; little memory.
+#![allow(clippy::unwrap_used)]
+
+#[path = "trace_help.rs"]
+mod trace_help;
+
+use calamine::{Data, Reader, Xlsx, open_workbook};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trace_help::{object, two};
+
+fn traces(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/traces").join(name).join("trace.json.gz")
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("outputs").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn run(words: &[&str]) -> (Option<i32>, String, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_gemwright")).arg("trace").args(words).output().unwrap();
+    (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+}
+
+type Cells = Vec<Vec<String>>;
+
+/// Numbers as one spelling.
+fn cell(text: &str) -> String {
+    text.parse::<f64>().map_or_else(|_| text.to_string(), |number| format!("{number:.9e}"))
+}
+
+fn from_csv(path: &Path) -> Cells {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(path).unwrap();
+    reader.records().map(|row| row.unwrap().iter().map(cell).collect()).collect()
+}
+
+fn from_sheet(book: &mut Xlsx<std::io::BufReader<std::fs::File>>, name: &str) -> Cells {
+    let text = |data: &Data| match data {
+        Data::Empty => String::new(),
+        other => cell(&other.to_string()),
+    };
+    let name: String = name.chars().take(31).collect();
+    let range = book.worksheet_range(&name).unwrap();
+    range.rows().map(|row| row.iter().map(text).collect()).collect()
+}
+
+fn from_parquet(path: &Path) -> Cells {
+    let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    let mut rows = vec![columns.iter().map(|column| column.name().to_string()).collect::<Vec<_>>()];
+    for row in reader.get_row_iter(None).unwrap() {
+        let text = |(_, field): (&String, &Field)| match field {
+            Field::Null => String::new(),
+            Field::Str(text) => cell(text),
+            Field::Double(value) => format!("{value:.9e}"),
+            Field::Long(value) => cell(&value.to_string()),
+            other => panic!("{other:?}"),
+        };
+        rows.push(row.unwrap().get_column_iter().map(text).collect());
+    }
+    rows
+}
+
+#[test]
+fn every_form_holds_the_same_cells() {
+    let out = scratch("forms");
+    let path = |name: &str| out.join(name).to_str().unwrap().to_string();
+    for name in ["h200_gpt3xl_train", "synth_train"] {
+        let trace = traces(name);
+        let (csv, parquet, xlsx) = (path("csv"), path("parquet"), path("book.xlsx"));
+        let (code, _, message) = run(&[trace.to_str().unwrap(), "--csv", &csv, "--parquet", &parquet, "--xlsx", &xlsx]);
+        assert_eq!(code, Some(0), "{message}");
+        let mut book: Xlsx<_> = open_workbook(&xlsx).unwrap();
+        let mut compared = 0;
+        for file in std::fs::read_dir(&csv).unwrap().map(|e| e.unwrap().path()) {
+            let stem = file.file_stem().unwrap().to_str().unwrap().to_string();
+            let want = from_csv(&file);
+            assert_eq!(from_parquet(&Path::new(&parquet).join(format!("{stem}.parquet"))), want, "{name}/{stem}");
+            assert_eq!(from_sheet(&mut book, &stem), want, "{name}/{stem}");
+            compared += 1;
+        }
+        assert!(compared >= 7, "{compared}");
+        std::fs::remove_dir_all(&csv).unwrap();
+    }
+}
+
+#[test]
+fn several_files_have_a_folder_each() {
+    let out = scratch("several");
+    let one = out.join("one.json");
+    std::fs::write(&one, object(&two())).unwrap();
+    let again = out.join("again");
+    std::fs::create_dir_all(&again).unwrap();
+    std::fs::copy(&one, again.join("one.json")).unwrap();
+    let second = again.join("one.json");
+    let tables = out.join("tables");
+    let words = [one.to_str().unwrap(), second.to_str().unwrap(), "--csv", tables.to_str().unwrap()];
+    let (code, text, _) = run(&words);
+    assert_eq!((code, text.matches("first to last").count()), (Some(0), 2));
+    assert!(tables.join("one/ops_summary.csv").exists() && tables.join("one-2/ops_summary.csv").exists());
+    let (_, text, _) = run(&[words[0], words[1], "--format", "json"]);
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["traces"].as_array().unwrap().len(), 2);
+    let (code, _, message) = run(&[words[0], words[1], "--save", "x.json"]);
+    assert!(code == Some(2) && message.contains("one FILE"), "{message}");
+}
+
+#[test]
+fn little_memory_gives_the_same_answer() {
+    for name in ["h200_gpt3xl_stacks", "synth_serve"] {
+        let trace = traces(name);
+        for mode in [&[][..], &["--compat", "tracelens"]] {
+            let words = [&[trace.to_str().unwrap(), "--format", "json"][..], mode].concat();
+            let little = [&words[..], &["--low-memory"]].concat();
+            assert_eq!(run(&words).1, run(&little).1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let trace = traces("synth_serve");
+    for option in ["--csv", "--parquet", "--xlsx", "--save"] {
+        let (code, _, message) = run(&[trace.to_str().unwrap(), option, "/dev/null/x"]);
+        assert!(code == Some(2) && message.contains("/dev/null/x"), "{option}: {message}");
+    }
+}
