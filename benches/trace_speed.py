@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How long a trace takes to become tables: gemwright, gzip on the same file, and TraceLens where it is installed.
 
-  trace_speed.py BINARY TRACE.json.gz [--python PYTHON] [--tracelens DIR] [--copies N] [--csv FILE]
+  trace_speed.py BINARY TRACE.json.gz [--python PYTHON] [--tracelens DIR] [--large MB] [--csv FILE]
 
 The candidates take turns, five times each (TraceLens once); wall time and peak memory of each process are taken from
-the operating system.  Before a time counts, the tables of `--compat tracelens` must exist.  --copies adds the same
-events N times over as plain JSON and as gzip, each copy under other correlation numbers left as they are: only the
-reading is meant to grow.  PYTHON has TraceLens's dependencies, DIR is its checkout.
+the operating system.  Before a time counts, the tables of `--compat tracelens` must exist.  --large adds a file
+of so many MB, plain and as gzip: the same events over and over, their numbers left as they are, since only the reading
+is meant to grow.  PYTHON has TraceLens's dependencies, DIR is its checkout.
 """
 import argparse
 import csv
@@ -31,16 +31,18 @@ def measured(words, **options):
     return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
-def replicated(path, copies, plain, packed):
-    """The events N times over, plain and packed."""
+def replicated(path, size, plain, packed):
+    """The events over and over up to a size, plain and packed."""
     text = gzip.open(path).read()
     start = text.index(b'"traceEvents"')
     start = text.index(b"[", start) + 1
     end = text.rindex(b"]")
     with open(plain, "wb") as f:
         f.write(text[:start])
-        for i in range(copies):
-            f.write((b"," if i else b"") + text[start:end])
+        while (left := size - f.tell()) > end - start:
+            f.write(text[start:end] + b",")
+        # The last one as far as it goes, up to the end of an event.
+        f.write(text[start:text.rindex(b"},", start, start + left) + 1])
         f.write(text[end:])
     with open(plain, "rb") as f, gzip.open(packed, "wb", compresslevel=6) as out:
         shutil.copyfileobj(f, out)
@@ -52,7 +54,7 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("--python")
     parser.add_argument("--tracelens")
-    parser.add_argument("--copies", type=int, default=0)
+    parser.add_argument("--large", type=int, default=0, metavar="MB")
     parser.add_argument("--csv")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -62,15 +64,17 @@ def main():
         assert os.path.getsize(os.path.join(out, "ops_unique_args.csv")) > 0
         candidates = {"gemwright": ours, "gemwright --compat tracelens": [*ours, "--compat", "tracelens"],
                       "gzip -dc": ["gzip", "-dc", options.trace]}
-        if options.copies:
+        if options.large:
             # In a process of its own: what this one holds would count as its children's memory.
             plain, packed = os.path.join(folder, "large.json"), os.path.join(folder, "large.json.gz")
-            maker = multiprocessing.Process(target=replicated, args=(options.trace, options.copies, plain, packed))
+            maker = multiprocessing.Process(target=replicated, args=(options.trace, options.large * 10**6, plain, packed))
             maker.start()
             maker.join()
             size = os.path.getsize(plain) / 1e6
             candidates[f"gemwright, {size:.0f} MB plain"] = [options.binary, "trace", plain, "--csv", out]
             candidates[f"gemwright, {size:.0f} MB as gzip"] = [options.binary, "trace", packed, "--csv", out]
+            little = [options.binary, "trace", packed, "--csv", out, "--low-memory"]
+            candidates[f"gemwright --low-memory, {size:.0f} MB"] = little
         runs = {name: [] for name in candidates}
         for _ in range(5):
             for name, words in candidates.items():

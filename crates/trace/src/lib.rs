@@ -1,8 +1,8 @@
 //! From a profiler's trace (Kineto, NVIDIA and AMD) to tables of where the GPU's time went.
 //!
-//! The way of the data: [`input`] gives the bytes of a file, inflated; [`read`] cuts them into typed
-//! events that borrow from them; [`Analysis`] nests host events, ties each GPU event to the call that
-//! launched it and to the operation above that; the functions of [`tables`] add up.
+//! The way of the data: [`read()`] inflates a stream and cuts it into typed events; [`Analysis`] nests
+//! host events, ties each GPU event to the call that launched it and to the operation above that; the
+//! functions of [`tables`] add up, those of [`calls`] give the products as a workload.
 
 mod analysis;
 mod backward;
