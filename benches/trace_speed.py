@@ -42,7 +42,7 @@ def replicated(path, size, plain, packed):
         while (left := size - f.tell()) > end - start:
             f.write(text[start:end] + b",")
         # The last one as far as it goes, up to the end of an event.
-        f.write(text[start:text.rindex(b"},", start, start + left) + 1])
+        f.write(text[start:text.rindex(b"\n  },", start, start + left) + 4])
         f.write(text[end:])
     with open(plain, "rb") as f, gzip.open(packed, "wb", compresslevel=6) as out:
         shutil.copyfileobj(f, out)

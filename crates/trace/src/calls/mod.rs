@@ -249,3 +249,77 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
 fn nanoseconds(microseconds: f64) -> u64 {
     (microseconds * 1000.0).round().max(0.0) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, Reading, read};
+    use serde_json::json;
+
+    /// The workload of one operation of these sizes, types and values; all tensors are row-major.
+    fn of(name: &str, sizes: &[&[i64]], types: &[&str], values: &[&str]) -> Workload {
+        let strides: Vec<Vec<i64>> =
+            sizes.iter().map(|size| (1..=size.len()).map(|d| size[d..].iter().product()).collect()).collect();
+        let args =
+            json!({"Input Dims": sizes, "Input type": types, "Input Strides": strides, "Concrete Inputs": values});
+        let event =
+            json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args});
+        let trace = read(json!([event]).to_string().as_bytes(), Reading::default()).unwrap();
+        workload(&Analysis::<i64>::new(&trace, Mode::Exact), Source::default())
+    }
+
+    const BF16: &str = "c10::BFloat16";
+
+    #[test]
+    fn an_addend_has_its_factors() {
+        let sizes: [&[i64]; 5] = [&[2, 4, 6], &[2, 4, 5], &[2, 5, 6], &[], &[]];
+        let list = of("aten::baddbmm", &sizes, &[BF16, BF16, BF16, "Scalar", "Scalar"], &["", "", "", "0.", "0.125"]);
+        let Operands::Product { alpha, beta, bias, out, .. } = list.calls()[0].operands else { panic!("no product") };
+        assert_eq!((alpha, beta, bias.map(|b| b.rank())), (0.125, 0.0, Some(3)));
+        assert_eq!(out.to_string(), "2x4x6:24,6,1");
+        // a and b are read, out is written, an addend times 0 is not read.
+        assert_eq!(list.calls()[0].bytes(), 2 * (2 * 4 * 5 + 2 * 5 * 6 + 2 * 4 * 6));
+    }
+
+    #[test]
+    fn a_convolution_backward_has_the_gradients_it_was_asked_for() {
+        let sizes: [&[i64]; 11] =
+            [&[2, 8, 7, 7], &[2, 4, 14, 14], &[8, 4, 3, 3], &[], &[], &[], &[], &[], &[], &[], &[]];
+        let types = [BF16, BF16, BF16, "", "", "", "", "", "", "", ""];
+        let values = ["", "", "", "[8]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[False, True, False]"];
+        let list = of("aten::convolution_backward", &sizes, &types, &values);
+        let call = &list.calls()[0];
+        assert_eq!((call.op, call.product().map(|p| (p.m, p.n, p.k))), (Op::ConvolutionBackward, Some((98, 8, 36))));
+        assert_eq!(call.flops(), 2 * 98 * 8 * 36);
+        let transposed = values.map(|v| if v == "False" { "True" } else { v });
+        assert!(of("aten::convolution_backward", &sizes, &types, &transposed).warnings[0].contains("transposed"));
+    }
+
+    #[test]
+    fn attention_called_directly_has_its_kernel() {
+        let head: &[i64] = &[1, 8, 16, 64];
+        let sizes = [head, head, head, &[], &[], &[], &[]];
+        let types = [BF16, BF16, BF16, "Scalar", "Scalar", "Scalar", "Scalar"];
+        let list = of(
+            "aten::_scaled_dot_product_flash_attention",
+            &sizes,
+            &types,
+            &["", "", "", "0.", "True", "False", "0.5"],
+        );
+        let Operands::Attention(attention) = list.calls()[0].operands else { panic!("no attention") };
+        assert_eq!((attention.backend, attention.is_causal, attention.scale), (Backend::Flash, true, Some(0.5)));
+    }
+
+    #[test]
+    fn what_does_not_multiply_is_said_and_left_out() {
+        for (sizes, types, cause) in [
+            (&[&[2, 3][..], &[4, 5]], &[BF16, BF16], "do not multiply"),
+            (&[&[2, 3], &[3, -5]], &[BF16, BF16], "no number from 0"),
+            (&[&[2, 3], &[3, 5]], &[BF16, "long int"], "known type (`long int`)"),
+            (&[&[2, 3], &[1; 9]], &[BF16, BF16], "9 dimensions"),
+        ] {
+            let list = of("aten::mm", sizes, types, &["", ""]);
+            assert!(list.calls().is_empty() && list.warnings[0].contains(cause), "{cause}: {:?}", list.warnings);
+        }
+    }
+}
