@@ -5,7 +5,7 @@ use crate::event::{Category, Event, Trace};
 use crate::fast::Map;
 use crate::interval::{Span, Time, length, order, union};
 use crate::link::{Links, links};
-use crate::nest::{NONE, parents};
+use crate::nest::{NONE, nest};
 use crate::problems::Problems;
 
 /// Whose rules hold.
@@ -47,14 +47,14 @@ pub const UNLINKED: &str = "(unlinked)";
 
 /// Lists of places, one after the other.
 #[derive(Default)]
-struct Lists {
+pub(crate) struct Lists {
     start: Vec<u32>,
     items: Vec<u32>,
 }
 
 impl Lists {
     /// From pairs of a row and an item; items keep their order.
-    fn of(pairs: &[(u32, u32)], rows: usize) -> Lists {
+    pub fn of(pairs: &[(u32, u32)], rows: usize) -> Lists {
         let mut start = vec![0; rows + 1];
         for (row, _) in pairs {
             start[*row as usize + 1] += 1;
@@ -72,7 +72,7 @@ impl Lists {
         Lists { start, items }
     }
 
-    fn row(&self, row: u32) -> &[u32] {
+    pub fn row(&self, row: u32) -> &[u32] {
         &self.items[self.start[row as usize] as usize..self.start[row as usize + 1] as usize]
     }
 
@@ -97,6 +97,8 @@ pub struct Analysis<'t, T> {
     pub problems: Problems,
     /// The host event around each host event.
     pub parent: Vec<u32>,
+    /// Host events that fit into no other.
+    pub misfits: Vec<u32>,
     kernels: Lists,
     subtrees: Lists,
     /// Of each name, whether it is that of a communication kernel or of a copy.
@@ -111,10 +113,10 @@ impl<'t, T: Time> Analysis<'t, T> {
     pub fn new(trace: &'t Trace, mode: Mode) -> Analysis<'t, T> {
         let mut problems = trace.problems.clone();
         let spans = T::spans(trace, &mut problems);
-        let (parent, links) = std::thread::scope(|scope| {
-            let parent = scope.spawn(|| parents(trace, &spans));
+        let (nest, links) = std::thread::scope(|scope| {
+            let nested = scope.spawn(|| nest(trace, &spans));
             let links = links(trace, mode, &mut problems);
-            (parent.join().unwrap_or_default(), links)
+            (nested.join().unwrap_or_default(), links)
         });
         let mut analysis = Analysis {
             trace,
@@ -123,7 +125,8 @@ impl<'t, T: Time> Analysis<'t, T> {
             links,
             launchers: Vec::new(),
             problems,
-            parent,
+            parent: nest.parent,
+            misfits: nest.misfits,
             kernels: Lists::default(),
             subtrees: Lists::default(),
             communicates: trace.texts.iter().map(|name| is_communication(name)).collect(),
@@ -209,6 +212,19 @@ impl<'t, T: Time> Analysis<'t, T> {
             }
         }
         pairs
+    }
+
+    /// What was launched below each event on the host, in order of the calls.
+    pub(crate) fn all_below(&self) -> Lists {
+        let mut pairs = Vec::new();
+        for &gpu in &self.links.order {
+            let mut above = self.links.launcher[gpu as usize];
+            while above != NONE {
+                pairs.push((above, gpu));
+                above = self.parent[above as usize];
+            }
+        }
+        Lists::of(&pairs, self.trace.events.len())
     }
 
     fn kind(&self, (name, first_kernel): (u32, u32)) -> &'static str {

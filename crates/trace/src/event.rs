@@ -83,6 +83,22 @@ pub const NO_TEXT: u32 = u32::MAX;
 /// Their names in the file.
 pub const LIST_NAMES: [&[u8]; 4] = [b"Input Dims", b"Input type", b"Input Strides", b"Concrete Inputs"];
 
+/// What the profiler wrote of an exchange between GPUs, each the number of a text or [`NO_TEXT`].
+pub type Exchange = [u32; 9];
+
+/// Their names in the file.
+pub const EXCHANGE_NAMES: [&[u8]; 9] = [
+    b"Process Group Name",
+    b"Process Group Ranks",
+    b"Collective name",
+    b"Group size",
+    b"dtype",
+    b"In msg nelems",
+    b"Out msg nelems",
+    b"In split size",
+    b"Out split size",
+];
+
 /// One event. Places in `Trace::events` are in order of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
@@ -94,7 +110,8 @@ pub struct Event {
     pub lane: u32,
     /// Stream and device of a GPU event: an index into `Trace::queues`.
     pub queue: u32,
-    /// What an operation was given: an index into `Trace::arguments`.
+    /// What an operation was given: an index into `Trace::arguments`; of a GPU event, one into
+    /// `Trace::exchanges`.
     pub arguments: u32,
     /// Its kind.
     pub category: Category,
@@ -156,6 +173,8 @@ pub struct Trace {
     pub queues: Vec<Queue>,
     /// Arguments of operations.
     pub arguments: Vec<Lists>,
+    /// What kernels exchange between GPUs; the first is nothing.
+    pub exchanges: Vec<Exchange>,
     /// What metadata calls processes and threads; the kind is as in the file.
     pub names: Names,
     /// From the file's head.
@@ -173,6 +192,12 @@ impl Trace {
     /// One list of an event's arguments, as written.
     pub fn list(&self, event: &Event, which: usize) -> Option<&[u8]> {
         let number = self.arguments[event.arguments as usize][which];
+        self.texts.get(number as usize).map(|text| &**text)
+    }
+
+    /// One fact about the exchange a kernel makes, as written.
+    pub fn exchange(&self, event: &Event, which: usize) -> Option<&[u8]> {
+        let number = self.exchanges[event.arguments as usize][which];
         self.texts.get(number as usize).map(|text| &**text)
     }
 

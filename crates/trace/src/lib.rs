@@ -20,13 +20,16 @@ mod number;
 mod part;
 mod problems;
 mod python;
+mod ranks;
 mod read;
 mod scan;
 mod streams;
 pub mod tables;
+mod tracelens;
 
 pub use analysis::{Analysis, Mode};
 pub use event::{Category, Device, Event, Tie, Trace};
 pub use interval::Time;
 pub use problems::{Problem, Problems, Severity};
+pub use ranks::Ranks;
 pub use read::{Reading, TraceError, read};

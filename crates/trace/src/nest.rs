@@ -6,8 +6,18 @@ use crate::interval::{Span, Time, order};
 /// Nobody.
 pub const NONE: u32 = u32::MAX;
 
-/// The parent of each event, by its place; `NONE` for those at the top, on the GPU, or that fit nowhere.
-pub fn parents<T: Time>(trace: &Trace, spans: &[Span<T>]) -> Vec<u32> {
+/// How host events lie in one another.
+#[derive(Default)]
+pub struct Nest {
+    /// The parent of each event, by its place; `NONE` for those at the top, on the GPU, or that fit nowhere.
+    pub parent: Vec<u32>,
+    /// Those that begin inside another and end outside of it: they are nobody's child or parent.
+    pub misfits: Vec<u32>,
+}
+
+/// Nests them.
+pub fn nest<T: Time>(trace: &Trace, spans: &[Span<T>]) -> Nest {
+    let mut misfits = Vec::new();
     let mut parent = vec![NONE; trace.events.len()];
     let host = (0..trace.events.len() as u32).filter(|i| trace.events[*i as usize].category.on_host());
     let mut sorted: Vec<u32> = host.collect();
@@ -28,11 +38,12 @@ pub fn parents<T: Time>(trace: &Trace, spans: &[Span<T>]) -> Vec<u32> {
             if end_of(top) - span.start < T::MICROSECOND && stack.len() >= 2 {
                 stack.pop();
             } else {
+                misfits.push(i);
                 continue;
             }
         }
         parent[i as usize] = stack.last().copied().unwrap_or(NONE);
         stack.push(i);
     }
-    parent
+    Nest { parent, misfits }
 }

@@ -1,7 +1,7 @@
 //! The events of one chunk of the text, typed, with numbers of their own for texts and lanes.
 
 use crate::chunk::next_event;
-use crate::event::{Category, Event, LIST_NAMES, Lists, NO_TEXT, Queue, Tie};
+use crate::event::{Category, EXCHANGE_NAMES, Event, Exchange, LIST_NAMES, Lists, NO_TEXT, Queue, Tie};
 use crate::fast::{Map, Numbers};
 use crate::number::{integer, nanoseconds};
 use crate::problems::{Problems, Severity};
@@ -30,6 +30,7 @@ pub struct Part<'a> {
     pub lanes: Numbers<(u32, u32)>,
     pub queues: Numbers<Queue>,
     pub arguments: Numbers<Lists>,
+    pub exchanges: Numbers<Exchange>,
     pub names: Vec<Named<'a>>,
     pub problems: Problems,
     pub end: End,
@@ -75,6 +76,7 @@ impl<'a> Guess<'a> {
 
 /// Arguments that nobody gave.
 const NOTHING: Lists = [NO_TEXT; 4];
+const NO_EXCHANGE: Exchange = [NO_TEXT; 9];
 
 impl<'a> Part<'a> {
     /// Reads the events of `text` from `from`. `last`: nothing comes behind it.
@@ -86,6 +88,7 @@ impl<'a> Part<'a> {
             lanes: Numbers::default(),
             queues: Numbers::default(),
             arguments: Numbers::default(),
+            exchanges: Numbers::default(),
             names: Vec::new(),
             problems: Problems::default(),
             end: End::Clean,
@@ -94,6 +97,7 @@ impl<'a> Part<'a> {
             guess: Guess::default(),
         };
         part.arguments.of(NOTHING);
+        part.exchanges.of(NO_EXCHANGE);
         part.queues.of(Queue { stream: Tie::NONE, device: Tie::NONE });
         part.end = part.read(&mut Cursor::new(text, from), last);
         part
@@ -222,7 +226,7 @@ impl<'a> Part<'a> {
             name,
             lane,
             queue: if category.on_gpu() { self.queues.of(Queue { stream, device }) } else { 0 },
-            arguments: fields.arguments,
+            arguments: if category.on_gpu() { self.exchanges.of(fields.exchange) } else { fields.arguments },
             category,
             start,
             duration,
@@ -304,6 +308,8 @@ impl<'a> Part<'a> {
                         let whole = |(_, end)| cursor.text.get(end..at).is_some_and(only_separates);
                         let end = if piece.is_none_or(whole) { cursor.at } else { usize::MAX };
                         piece = Some((piece.map_or(at, |p| p.0), end));
+                    } else if let Some(fact) = EXCHANGE_NAMES.iter().position(|name| *name == key) {
+                        fields.exchange[fact] = self.texts.of(value);
                     }
                     continue;
                 }
@@ -351,6 +357,7 @@ struct Fields<'a> {
     /// Correlation, external id, sequence number, stream and device.
     ties: [Tie; 5],
     arguments: u32,
+    exchange: Exchange,
 }
 
 impl Fields<'_> {
@@ -366,6 +373,7 @@ impl Fields<'_> {
         args: b"",
         ties: [Tie::NONE; 5],
         arguments: 0,
+        exchange: NO_EXCHANGE,
     };
 }
 
@@ -377,6 +385,7 @@ pub struct Piece {
     pub lanes: Vec<(u32, u32)>,
     pub queues: Vec<Queue>,
     pub arguments: Vec<Lists>,
+    pub exchanges: Vec<Exchange>,
     pub names: Map<[Box<[u8]>; 3], String>,
     pub problems: Problems,
     pub end: End,
@@ -391,6 +400,7 @@ impl From<Part<'_>> for Piece {
             lanes: part.lanes.list,
             queues: part.queues.list,
             arguments: part.arguments.list,
+            exchanges: part.exchanges.list,
             names: part.names.into_iter().map(|(key, name)| (key.map(Into::into), name)).collect(),
             problems: part.problems,
             end: part.end,

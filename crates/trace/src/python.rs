@@ -5,19 +5,26 @@ use crate::scan::{Cursor, unescaped};
 /// A JSON value as Python's `repr`, lists as tuples: `((1, 2), ())`.
 pub fn literal(json: &[u8]) -> String {
     let mut out = String::new();
-    spell(&mut Cursor::new(json, 0), &mut out, 0);
+    spell(&mut Cursor::new(json, 0), &mut out, true, 0);
+    out
+}
+
+/// The same with lists as lists: `[[1, 2], []]`.
+pub fn list_literal(json: &[u8]) -> String {
+    let mut out = String::new();
+    spell(&mut Cursor::new(json, 0), &mut out, false, 0);
     out
 }
 
 /// Deeper than any argument list.
 const DEEPEST: usize = 32;
 
-fn spell(cursor: &mut Cursor, out: &mut String, depth: usize) {
+fn spell(cursor: &mut Cursor, out: &mut String, tuples: bool, depth: usize) {
     cursor.space();
     match cursor.peek() {
         Some(b'[') if depth < DEEPEST => {
             cursor.at += 1;
-            out.push('(');
+            out.push(if tuples { '(' } else { '[' });
             let mut count = 0;
             loop {
                 cursor.space();
@@ -29,13 +36,17 @@ fn spell(cursor: &mut Cursor, out: &mut String, depth: usize) {
                     out.push_str(", ");
                 }
                 let before = cursor.at;
-                spell(cursor, out, depth + 1);
+                spell(cursor, out, tuples, depth + 1);
                 if cursor.at == before {
                     break;
                 }
                 count += 1;
             }
-            out.push_str(if count == 1 { ",)" } else { ")" });
+            out.push_str(match tuples {
+                true if count == 1 => ",)",
+                true => ")",
+                false => "]",
+            });
         }
         Some(b'"') => match cursor.string() {
             Ok(raw) => quote(&unescaped(raw), out),

@@ -2,7 +2,7 @@
 //! and what they find is put together in the order of the file.
 
 use crate::chunk::{Chunk, Chunks};
-use crate::event::{Event, Lists, NO_TEXT, Queue, Trace};
+use crate::event::{Event, Exchange, Lists, NO_TEXT, Queue, Trace};
 use crate::fast::{Numbers, Texts};
 use crate::head::Head;
 use crate::input::Input;
@@ -153,6 +153,7 @@ struct Collector {
     lanes: Numbers<(u32, u32)>,
     queues: Numbers<Queue>,
     arguments: Numbers<Lists>,
+    exchanges: Numbers<Exchange>,
     arrows: bool,
     /// The list of events has ended.
     ended: bool,
@@ -173,6 +174,7 @@ impl Collector {
             lanes: Numbers::default(),
             queues: Numbers::default(),
             arguments: Numbers::default(),
+            exchanges: Numbers::default(),
             arrows,
             ended: false,
             open: Vec::new(),
@@ -217,13 +219,14 @@ impl Collector {
         let queues: Vec<u32> = piece.queues.iter().map(|queue| self.queues.of(*queue)).collect();
         let list = |number: u32| texts.get(number as usize).copied().unwrap_or(NO_TEXT);
         let arguments: Vec<u32> = piece.arguments.iter().map(|lists| self.arguments.of(lists.map(list))).collect();
+        let exchanges: Vec<u32> = piece.exchanges.iter().map(|facts| self.exchanges.of(facts.map(list))).collect();
         let before = self.trace.count as u32;
         self.trace.events.extend(piece.events.iter().map(|event| Event {
             uid: event.uid + before,
             name: texts[event.name as usize],
             lane: lanes[event.lane as usize],
             queue: queues[event.queue as usize],
-            arguments: arguments[event.arguments as usize],
+            arguments: if event.category.on_gpu() { &exchanges } else { &arguments }[event.arguments as usize],
             ..*event
         }));
         self.trace.count += piece.count;
@@ -237,6 +240,7 @@ impl Collector {
             lanes: self.lanes.list,
             queues: self.queues.list,
             arguments: self.arguments.list,
+            exchanges: self.exchanges.list,
             ..self.trace
         }
     }

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use gemwright_core::Table;
 use gemwright_report as report;
 use gemwright_trace::tables::all;
-use gemwright_trace::{Analysis, Mode, Reading, Time, calls};
+use gemwright_trace::{Analysis, Mode, Ranks, Reading, Time, Trace, calls};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ enum Compat {
 }
 
 /// Tables with their names.
-type Tables = Vec<(&'static str, Table)>;
+type Tables = Vec<(String, Table)>;
 
 /// What one file gives: the screen, or JSON.
 enum Answer {
@@ -71,6 +71,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let single = args.files.len() == 1;
     if !single && (args.xlsx.is_some() || args.save.is_some()) {
         return Err(Error::Usage("--xlsx and --save hold one trace: give one FILE".into()));
+    }
+    if !single && args.compat.is_some() {
+        return ranks(args);
     }
     let mut answers = Vec::new();
     let mut folders = Vec::new();
@@ -94,6 +97,42 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
 }
 
+/// TraceLens's report of many ranks: their exchanges side by side.
+fn ranks(args: &Args) -> Result<(), Error> {
+    let mut traces = Vec::new();
+    for file in &args.files {
+        traces.push(observe(file, reading(args), args.output.quiet)?);
+    }
+    let numbers = rank_numbers(&args.files);
+    let mut list: Vec<(usize, &Trace)> = numbers.into_iter().zip(&traces).collect();
+    list.sort_by_key(|(rank, _)| *rank);
+    let tables = Ranks::of(&list).tables();
+    write_tables(args, Path::new(""), &tables)?;
+    if args.output.format == Format::Json {
+        let rows: Map<_, _> = tables.iter().map(|(name, table)| (name.clone(), report::json_rows(table))).collect();
+        return args.output.write(&json!({"format": 1, "ranks": list.len(), "tables": rows}).to_string());
+    }
+    let shown = tables.iter().filter(|(name, _)| name == "straggler_summary" || name == "nccl_summary_implicit_sync");
+    let text: Vec<String> = shown.map(|(_, table)| args.output.table(table)).collect();
+    args.output.write(&format!("{} ranks\n\n{}", list.len(), text.join("\n")))
+}
+
+/// The rank of each file: the last number in its name, where those are all different; else its place.
+fn rank_numbers(files: &[PathBuf]) -> Vec<usize> {
+    let number = |file: &PathBuf| {
+        let name = file.file_name()?.to_string_lossy().into_owned();
+        let stem = name.split(".json").next().unwrap_or(&name).to_string();
+        stem.split(|c: char| !c.is_ascii_digit()).rfind(|word| !word.is_empty())?.parse().ok()
+    };
+    let found: Option<Vec<usize>> = files.iter().map(number).collect();
+    let different = |list: &Vec<usize>| list.iter().collect::<std::collections::HashSet<_>>().len() == list.len();
+    found.filter(different).unwrap_or_else(|| (0..files.len()).collect())
+}
+
+fn reading(args: &Args) -> Reading {
+    Reading { arrows: args.compat.is_some(), low_memory: args.low_memory, chunk: None }
+}
+
 /// A folder for the tables of one file of several, named like it.
 fn folder_of(file: &Path, taken: &mut Vec<String>) -> PathBuf {
     let name = file.file_name().map_or("stdin".into(), |n| n.to_string_lossy().into_owned());
@@ -105,8 +144,7 @@ fn folder_of(file: &Path, taken: &mut Vec<String>) -> PathBuf {
 }
 
 fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
-    let reading = Reading { arrows: args.compat.is_some(), low_memory: args.low_memory, chunk: None };
-    let trace = observe(file, reading, args.output.quiet)?;
+    let trace = observe(file, reading(args), args.output.quiet)?;
     if args.compat == Some(Compat::Tracelens) {
         let analysis = Analysis::<f64>::new(&trace, Mode::TraceLens);
         return answer(args, file, folder, &analysis, &all(&analysis));
@@ -118,7 +156,7 @@ fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
         write(path, format!("{text}\n").as_bytes())?;
     }
     let mut tables = all(&analysis);
-    tables.extend(problem_table(&analysis).map(|table| ("problems", table)));
+    tables.extend(problem_table(&analysis).map(|table| ("problems".to_string(), table)));
     answer(args, file, folder, &analysis, &tables)
 }
 
@@ -150,13 +188,8 @@ fn write_all(
     Ok(())
 }
 
-fn answer<T: Time>(
-    args: &Args,
-    file: &Path,
-    folder: &Path,
-    analysis: &Analysis<'_, T>,
-    tables: &Tables,
-) -> Result<Answer, Error> {
+/// Into every folder and file that was asked for.
+fn write_tables(args: &Args, folder: &Path, tables: &Tables) -> Result<(), Error> {
     if let Some(base) = &args.csv {
         // What pandas writes of a table without columns.
         let text = |table: &Table| if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
@@ -166,15 +199,26 @@ fn answer<T: Time>(
         write_all(&base.join(folder), "parquet", tables, report::parquet)?;
     }
     if let Some(path) = &args.xlsx {
-        let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (*name, table)).collect();
+        let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (name.as_str(), table)).collect();
         let wrong = |why: String| Error::File { path: path.display().to_string(), why };
         write(path, &report::xlsx(&sheets).map_err(wrong)?)?;
     }
+    Ok(())
+}
+
+fn answer<T: Time>(
+    args: &Args,
+    file: &Path,
+    folder: &Path,
+    analysis: &Analysis<'_, T>,
+    tables: &Tables,
+) -> Result<Answer, Error> {
+    write_tables(args, folder, tables)?;
     if args.output.format != Format::Json {
         return Ok(Answer::Text(screen(&args.output, analysis, tables)));
     }
-    let rows = tables.iter().filter(|(name, _)| *name != "problems");
-    let rows = rows.map(|(name, table)| ((*name).to_string(), report::json_rows(table)));
+    let rows = tables.iter().filter(|(name, _)| name != "problems");
+    let rows = rows.map(|(name, table)| (name.clone(), report::json_rows(table)));
     let devices = analysis.trace.devices.iter().map(|d| json!({"id": d.id, "name": d.name, "units": d.units}));
     let problems = analysis.problems.list();
     let problems = problems.iter().map(|p| json!({"severity": p.severity.name(), "what": p.what, "count": p.count}));

@@ -29,12 +29,12 @@ const SHARE: (&str, &str) = ("Percentage (%)", "%");
 const ROWS: usize = 8;
 
 /// How long, how busy, on what, which operations, which kernels, what is suspicious.
-pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: &[(&'static str, Table)]) -> String {
+pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: &[(String, Table)]) -> String {
     let timeline = Timeline::of(analysis);
     let mut parts = vec![headline(analysis, &timeline)];
     let has_gpu = timeline.total > 0.0;
     for (name, columns) in SHOWN {
-        let found = tables.iter().find(|(other, _)| *other == name);
+        let found = tables.iter().find(|(other, _)| other == name);
         // Host times are for those who have no other.
         if let Some((_, table)) = found.filter(|_| name != "host_ops" || !has_gpu) {
             parts.push(output.table(&shortened(table, columns)));
@@ -55,7 +55,7 @@ const EXPOSED: f64 = 0.05;
 const SHORT: f64 = 0.2;
 
 /// What the figures say.
-fn findings(timeline: &Timeline, tables: &[(&'static str, Table)]) -> Vec<String> {
+fn findings(timeline: &Timeline, tables: &[(String, Table)]) -> Vec<String> {
     let total = timeline.total;
     if total <= 0.0 {
         return vec!["there is no GPU event: the times are the host's".into()];
@@ -69,8 +69,8 @@ fn findings(timeline: &Timeline, tables: &[(&'static str, Table)]) -> Vec<String
     say(total - timeline.busy, IDLE, "the GPU is idle: it waits for the host");
     say(timeline.exposed_communication, EXPOSED, "it only communicates: nothing is computed meanwhile");
     say(timeline.exposed_copies, EXPOSED, "it only copies");
-    let short = tables.iter().find(|(name, _)| *name == "short_kernels_summary");
-    let sum = |(_, table): &(&str, Table)| {
+    let short = tables.iter().find(|(name, _)| name == "short_kernels_summary");
+    let sum = |(_, table): &(String, Table)| {
         let column = table.columns.iter().position(|c| c.name == "Short Kernel duration (µs) sum")?;
         let value = |row: &Vec<Cell>| if let Cell::Shown { value, .. } = row[column] { value } else { 0.0 };
         Some(table.rows.iter().map(value).sum::<f64>())

@@ -99,10 +99,19 @@ fn row<T: Time>(analysis: &Analysis<'_, T>, who: &People, group: &Group) -> Vec<
         cells.extend([number(figure(&direct)), number(figure(&subtree))]);
     }
     cells.push(group.event.map(|e| u64::from(e.uid)).into());
-    let kernels = kernel_details(analysis, &group.launchers);
-    cells.push(Cell::Text(format!("[{}]", kernels.iter().map(KernelRow::whole).collect::<Vec<_>>().join(", "))));
-    cells.push(Cell::Text(format!("[{}]", kernels.iter().map(KernelRow::short).collect::<Vec<_>>().join(", "))));
+    let lists: Vec<&[u32]> = group.launchers.iter().map(|launcher| analysis.kernels(launcher)).collect();
+    cells.extend(kernel_cells(analysis, &lists));
     cells
+}
+
+/// Figures of a group's kernels, in full and in short; nothing of none.
+pub(super) fn kernel_cells<T: Time>(analysis: &Analysis<'_, T>, lists: &[&[u32]]) -> [Cell; 2] {
+    let kernels = kernel_details(analysis, lists);
+    let joined = |spell: fn(&KernelRow) -> String| {
+        Cell::Text(format!("[{}]", kernels.iter().map(spell).collect::<Vec<_>>().join(", ")))
+    };
+    let short = if kernels.is_empty() { Cell::Empty } else { joined(KernelRow::short) };
+    [joined(KernelRow::whole), short]
 }
 
 /// Figures of the kernel at one position of an operation's launches.
@@ -147,20 +156,19 @@ impl KernelRow {
 
 /// Which of the kernels of a group's launches are one row: TraceLens goes by position, and leaves out
 /// launches of another number of kernels than the first; else it is name and stream, and none is lost.
-fn kernel_details<T: Time>(analysis: &Analysis<'_, T>, launchers: &[&Launcher]) -> Vec<KernelRow> {
+fn kernel_details<T: Time>(analysis: &Analysis<'_, T>, lists: &[&[u32]]) -> Vec<KernelRow> {
     let mut rows: Vec<(u32, Vec<f64>)> = Vec::new();
     if analysis.mode == Mode::TraceLens {
-        let kernels = |launcher: &&Launcher| analysis.kernels(launcher);
-        let Some(first) = launchers.iter().map(kernels).find(|k| !k.is_empty()) else { return Vec::new() };
+        let Some(first) = lists.iter().find(|k| !k.is_empty()) else { return Vec::new() };
         rows = first.iter().map(|kernel| (*kernel, Vec::new())).collect();
-        for kernels in launchers.iter().map(kernels).filter(|k| k.len() == first.len()) {
-            for ((_, times), kernel) in rows.iter_mut().zip(kernels) {
+        for kernels in lists.iter().filter(|k| k.len() == first.len()) {
+            for ((_, times), kernel) in rows.iter_mut().zip(*kernels) {
                 times.push(analysis.took(*kernel));
             }
         }
     } else {
         let mut places: Map<(u32, Option<i64>), usize> = Map::default();
-        for kernel in launchers.iter().flat_map(|launcher| analysis.kernels(launcher)) {
+        for kernel in lists.iter().copied().flatten() {
             let event = &analysis.trace.events[*kernel as usize];
             let place = places.entry((event.name, analysis.trace.queue(event).stream.get())).or_insert_with(|| {
                 rows.push((*kernel, Vec::new()));
@@ -181,16 +189,16 @@ fn kernel_details<T: Time>(analysis: &Analysis<'_, T>, launchers: &[&Launcher]) 
 }
 
 /// Process, label and thread of each lane, equal ones once.
-struct People {
-    names: Vec<[String; 3]>,
-    of_lane: Vec<u32>,
+pub(super) struct People {
+    pub names: Vec<[String; 3]>,
+    pub of_lane: Vec<u32>,
 }
 
 impl People {
     /// Of what was launched outside the recording.
     const NOBODY: u32 = u32::MAX;
 
-    fn of(trace: &Trace) -> People {
+    pub fn of(trace: &Trace) -> People {
         let mut names: Vec<[String; 3]> = Vec::new();
         let of_lane = trace.lanes.iter().map(|(process, thread)| {
             let name = |thread: &[u8], kind: &[u8]| {

@@ -1,0 +1,506 @@
+//! Every operation once, the outermost that has a model, with what it computed and moved: TraceLens's rules.
+
+use super::costs::{Costs, Metrics};
+use super::number;
+use super::statistics::Statistics;
+use super::unique::{People, kernel_cells, list_cell};
+use crate::analysis::{Analysis, Lists};
+use crate::backward::{NODE, pairs};
+use crate::category::{is_communication, operation};
+use crate::event::{Category, Event};
+use crate::fast::{Map, Set};
+use crate::interval::{Time, order};
+use crate::nest::NONE;
+use crate::scan::unescaped;
+use crate::tracelens::{Cost, Fail};
+use gemwright_core::{Cell, Table};
+use std::sync::Arc;
+
+/// One row before rows are grouped.
+struct Row {
+    /// The event whose arguments and host time it has.
+    event: u32,
+    /// Another name, where it is a kernel made an operation of its own.
+    name: Option<String>,
+    uid: u32,
+    kernels: Vec<u32>,
+    category: &'static str,
+    cost: Option<Arc<Cost>>,
+    metrics: Option<Metrics>,
+    time: f64,
+    modelled: bool,
+}
+
+/// How a collected event is priced.
+enum Price {
+    Own,
+    /// By the backward of this forward event.
+    Backward(u32),
+    None,
+}
+
+struct Collector<'c, 'x, 't, T> {
+    costs: &'c mut Costs<'x, 't, T>,
+    /// What runs inside each event on the host, by time.
+    children: Lists,
+    /// The forward of each node of the backward graph, and the nodes of each forward.
+    forward: Map<u32, u32>,
+    nodes: Map<u32, Vec<u32>>,
+    collected: Vec<(u32, Price)>,
+    communicates: Vec<bool>,
+    /// Calls that launched something.
+    launched: Set<u32>,
+}
+
+impl<'c, 'x, 't, T: Time> Collector<'c, 'x, 't, T> {
+    fn new(costs: &'c mut Costs<'x, 't, T>) -> Self {
+        let analysis = costs.analysis;
+        let mut inside: Vec<(u32, u32)> = Vec::new();
+        let mut host: Vec<u32> = (0..analysis.trace.events.len() as u32)
+            .filter(|i| analysis.trace.events[*i as usize].category.on_host())
+            .collect();
+        host.sort_by(|x, y| order(&analysis.spans[*x as usize].start, &analysis.spans[*y as usize].start));
+        for i in host {
+            if analysis.parent[i as usize] != NONE {
+                inside.push((analysis.parent[i as usize], i));
+            }
+        }
+        let children = Lists::of(&inside, analysis.trace.events.len());
+        let mut forward = Map::default();
+        let mut own: Map<u32, Vec<u32>> = Map::default();
+        for pair in pairs(analysis.trace) {
+            forward.insert(pair.backward, pair.forward);
+            own.entry(pair.forward).or_default().push(pair.backward);
+        }
+        let communicates = analysis.trace.texts.iter().map(|name| is_communication(name)).collect();
+        let nodes = nodes_behind(analysis, &own);
+        let launched = analysis.links.order.iter().map(|gpu| analysis.links.launcher[*gpu as usize]).collect();
+        Collector { costs, children, forward, nodes, collected: Vec::new(), communicates, launched }
+    }
+
+    fn event(&self, place: u32) -> &'t Event {
+        &self.costs.analysis.trace.events[place as usize]
+    }
+
+    fn launches(&self, place: u32) -> bool {
+        !self.costs.below.row(place).is_empty()
+    }
+
+    /// Operations at the top: no other is around them.
+    fn roots(&self) -> Vec<u32> {
+        let analysis = self.costs.analysis;
+        let top = |place: &u32| {
+            let mut above = analysis.parent[*place as usize];
+            while above != NONE && analysis.trace.events[above as usize].category != Category::CpuOp {
+                above = analysis.parent[above as usize];
+            }
+            above == NONE
+        };
+        let operations = (0..analysis.trace.events.len() as u32)
+            .filter(|i| analysis.trace.events[*i as usize].category == Category::CpuOp);
+        // Events that fit nowhere are not in the tree.
+        let misfits: Set<u32> = analysis.misfits.iter().copied().collect();
+        let mut roots: Vec<u32> = operations.filter(top).filter(|i| !misfits.contains(i)).collect();
+        roots.sort_by(|x, y| order(&analysis.spans[*x as usize].start, &analysis.spans[*y as usize].start));
+        roots
+    }
+
+    fn visit(&mut self, place: u32) {
+        // Deep trees would need a deep stack: places still to visit, the next last.
+        let mut waiting = vec![place];
+        while let Some(place) = waiting.pop() {
+            if self.event(place).category != Category::CpuOp || !self.launches(place) {
+                continue;
+            }
+            if self.costs.model(place).is_some() {
+                self.collected.push((place, Price::Own));
+                continue;
+            }
+            let forward = self.sole_backward(place);
+            let below = self.modelled_below(place);
+            if let Some(forward) = forward.filter(|_| !below) {
+                self.collected.push((place, Price::Backward(forward)));
+                continue;
+            }
+            if below {
+                waiting.extend(self.children.row(place).iter().rev());
+                continue;
+            }
+            if self.is_leaf(place) {
+                let children = self.children.row(place).to_vec();
+                let modelled: Vec<u32> =
+                    children.into_iter().filter(|child| self.is_modelled_operation(*child)).collect();
+                if !modelled.is_empty() {
+                    waiting.extend(modelled.iter().rev());
+                } else if !self.communicates_below(place) {
+                    self.collected.push((place, Price::None));
+                }
+                continue;
+            }
+            waiting.extend(self.children.row(place).iter().rev());
+        }
+    }
+
+    fn is_modelled_operation(&mut self, place: u32) -> bool {
+        self.event(place).category == Category::CpuOp && self.launches(place) && self.costs.model(place).is_some()
+    }
+
+    fn communicates_below(&self, place: u32) -> bool {
+        self.costs.below.row(place).iter().any(|gpu| self.communicates[self.event(*gpu).name as usize])
+    }
+
+    /// Some operation inside has a model and launches something.
+    fn modelled_below(&mut self, place: u32) -> bool {
+        let mut waiting: Vec<u32> = self.children.row(place).to_vec();
+        while let Some(child) = waiting.pop() {
+            if self.event(child).category != Category::CpuOp {
+                continue;
+            }
+            if self.is_modelled_operation(child) {
+                return true;
+            }
+            waiting.extend(self.children.row(child));
+        }
+        false
+    }
+
+    /// It launches something itself, through a call of the runtime: calls of the driver do not count.
+    fn is_leaf(&self, place: u32) -> bool {
+        let mut waiting: Vec<(u32, u32)> = self.children.row(place).iter().map(|child| (*child, 9)).collect();
+        while let Some((child, depth)) = waiting.pop() {
+            if self.event(child).category != Category::Runtime {
+                continue;
+            }
+            if self.launched.contains(&child) {
+                return true;
+            }
+            if depth > 0 {
+                waiting.extend(self.children.row(child).iter().map(|c| (*c, depth - 1)));
+            }
+        }
+        false
+    }
+
+    /// The forward that the operation at `place` is the only backward of, where that can be priced.
+    fn sole_backward(&mut self, place: u32) -> Option<u32> {
+        let analysis = self.costs.analysis;
+        let mut above = place;
+        let mut node = None;
+        for _ in 0..5 {
+            above = analysis.parent[above as usize];
+            if above == NONE {
+                break;
+            }
+            if self.forward.contains_key(&above) {
+                node = Some(above);
+                break;
+            }
+        }
+        let node = node?;
+        let forward = self.forward[&node];
+        let model = self.costs.model(forward)?;
+        let wanted = analysis.trace.name(node).strip_prefix(NODE);
+        let mut count = 0;
+        let mut waiting: Vec<u32> = self.children.row(node).to_vec();
+        while let Some(child) = waiting.pop() {
+            if self.event(child).category != Category::CpuOp {
+                continue;
+            }
+            let named = wanted.is_none_or(|name| analysis.trace.name(child) == name);
+            count += usize::from(named && self.launches(child));
+            waiting.extend(self.children.row(child));
+        }
+        if count != 1 || model.backward.is_none() {
+            return None;
+        }
+        let kernels = self.backward_kernels(forward);
+        self.costs.cost(forward, &kernels).ok()?.backward.map(|_| forward)
+    }
+
+    fn backward_kernels(&self, forward: u32) -> Vec<u32> {
+        let nodes = self.nodes.get(&forward).map_or(&[][..], Vec::as_slice);
+        let all = nodes.iter().flat_map(|node| self.costs.below.row(*node).iter().copied()).collect();
+        self.costs.by_time(all)
+    }
+
+    fn category(&self, place: u32) -> &'static str {
+        self.costs.analysis.category_of(place)
+    }
+
+    /// A collected event as a row; `None` where its model says it has none.
+    fn row(&mut self, place: u32, price: &Price) -> Option<Row> {
+        let kernels = self.costs.below.row(place).to_vec();
+        let mut row = Row {
+            event: place,
+            name: None,
+            uid: self.event(place).uid,
+            category: self.category(place),
+            cost: None,
+            metrics: None,
+            time: f64::NAN,
+            modelled: !matches!(price, Price::None),
+            kernels,
+        };
+        let (cost, by_time, backward) = match price {
+            Price::Own => {
+                let by_time = self.costs.by_time(row.kernels.clone());
+                (self.costs.cost(place, &by_time), by_time, false)
+            }
+            Price::Backward(forward) => {
+                let by_time = self.backward_kernels(*forward);
+                let model = self.costs.model(*forward);
+                row.category = model.and_then(|m| m.backward).unwrap_or(row.category);
+                (self.costs.cost(*forward, &by_time), by_time, true)
+            }
+            Price::None => (Err(Fail::Error), Vec::new(), false),
+        };
+        match cost {
+            Ok(cost) => {
+                let work = if backward { cost.backward } else { cost.forward }?;
+                let metrics = Metrics::of(&work, self.costs.busy(&by_time));
+                (row.time, row.metrics, row.cost) = (metrics.time, Some(metrics), Some(cost));
+            }
+            Err(Fail::NotImplemented) => return None,
+            Err(Fail::Error) if row.kernels.is_empty() => {}
+            Err(Fail::Error) => row.time = self.costs.busy(&row.kernels),
+        }
+        Some(row)
+    }
+
+    /// Kernels below nothing that was collected, each an operation of its own.
+    fn leftovers(&self) -> Vec<Row> {
+        let analysis = self.costs.analysis;
+        let trace = analysis.trace;
+        let taken: Set<u32> =
+            self.collected.iter().flat_map(|(place, _)| self.costs.below.row(*place).iter().copied()).collect();
+        let mut orphans: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut places: Map<u32, usize> = Map::default();
+        let mut others: Vec<(u32, u32)> = Vec::new();
+        for (i, event) in trace.events.iter().enumerate().filter(|(_, e)| e.category.on_gpu()) {
+            let gpu = i as u32;
+            let call = analysis.links.launcher[i];
+            if taken.contains(&gpu) || self.communicates[event.name as usize] || call == NONE {
+                continue;
+            }
+            match analysis.operation_above(gpu) {
+                Some(operation) => others.push((operation, gpu)),
+                None => {
+                    let place = *places.entry(call).or_insert_with(|| {
+                        orphans.push((call, Vec::new()));
+                        orphans.len() - 1
+                    });
+                    orphans[place].1.push(gpu);
+                }
+            }
+        }
+        let listed = orphans.into_iter().flat_map(|(call, list)| list.into_iter().map(move |gpu| (call, gpu)));
+        let mut rows = Vec::new();
+        for (uid, (parent, gpu)) in (trace.count as u32..).zip(listed.chain(others)) {
+            let [of, kernel] = [parent, gpu].map(|place| unescaped(trace.name(place)));
+            let name = format!("{of}->{kernel} (Synthetic Op)");
+            let first = analysis.launcher_at(parent).and_then(|l| analysis.kernels(l).first().copied());
+            let category = operation(name.as_bytes(), first.map(|k| trace.name(k)));
+            rows.push(Row {
+                event: parent,
+                name: Some(name),
+                uid,
+                kernels: vec![gpu],
+                category,
+                cost: None,
+                metrics: None,
+                time: self.costs.busy(&[gpu]),
+                modelled: false,
+            });
+        }
+        rows
+    }
+}
+
+/// Nodes of each forward and of what runs inside it.
+fn nodes_behind<T: Time>(analysis: &Analysis<'_, T>, own: &Map<u32, Vec<u32>>) -> Map<u32, Vec<u32>> {
+    let mut all: Map<u32, Vec<u32>> = own.keys().map(|event| (*event, Vec::new())).collect();
+    for (forward, nodes) in own {
+        let mut above = *forward;
+        while above != NONE {
+            if let Some(list) = all.get_mut(&above) {
+                list.extend(nodes);
+            }
+            above = analysis.parent[above as usize];
+        }
+    }
+    all
+}
+
+const NAMES: [&str; 34] = [
+    ">ex_UID",
+    ">operation_count",
+    ">total_duration_us",
+    ">mean_duration_us",
+    ">std_duration_us",
+    ">GFLOPS",
+    ">Data Moved (MB)",
+    ">FLOPS/Byte",
+    "Compute Spec",
+    ">TB/s_mean",
+    ">TB/s_std",
+    ">TFLOPS/s_mean",
+    ">TFLOPS/s_std",
+    ">Kernel Time (µs)_mean",
+    ">Kernel Time (µs)_std",
+    ">Kernel Time (µs)_sum",
+    ">duration_us_median",
+    ">duration_us_min",
+    ">duration_us_max",
+    ">TB/s_median",
+    ">TB/s_min",
+    ">TB/s_max",
+    ">TFLOPS/s_median",
+    ">TFLOPS/s_min",
+    ">TFLOPS/s_max",
+    ">Kernel Time (µs)_median",
+    ">Kernel Time (µs)_min",
+    ">Kernel Time (µs)_max",
+    "kernel_details_summary",
+    "trunc_kernel_details",
+    "perf_params",
+    "has_perf_model",
+    ">Percentage (%)",
+    ">Cumulative Percentage (%)",
+];
+
+/// Columns that are not there where no row has a figure for them.
+const OF_MODELS: [&str; 15] = [
+    "GFLOPS",
+    "Data Moved (MB)",
+    "FLOPS/Byte",
+    "Compute Spec",
+    "TB/s_mean",
+    "TB/s_std",
+    "TFLOPS/s_mean",
+    "TFLOPS/s_std",
+    "TB/s_median",
+    "TB/s_min",
+    "TB/s_max",
+    "TFLOPS/s_median",
+    "TFLOPS/s_min",
+    "TFLOPS/s_max",
+    "",
+];
+
+/// The table.
+pub fn unified_perf_summary<T: Time>(costs: &mut Costs<'_, '_, T>) -> Table {
+    let mut collector = Collector::new(costs);
+    for root in collector.roots() {
+        collector.visit(root);
+    }
+    let collected = std::mem::take(&mut collector.collected);
+    let mut rows: Vec<Row> = collected.iter().filter_map(|(place, price)| collector.row(*place, price)).collect();
+    collector.collected = collected;
+    rows.extend(collector.leftovers());
+    let with_models = rows.iter().any(|row| row.metrics.is_some());
+    let mut table = table(costs, &rows);
+    if !with_models {
+        drop_columns(&mut table);
+    }
+    table
+}
+
+fn drop_columns(table: &mut Table) {
+    let keep: Vec<bool> = table.columns.iter().map(|c| !OF_MODELS.contains(&c.name.as_str())).collect();
+    let mut at = 0;
+    table.columns.retain(|_| {
+        at += 1;
+        keep[at - 1]
+    });
+    for row in &mut table.rows {
+        let mut at = 0;
+        row.retain(|_| {
+            at += 1;
+            keep[at - 1]
+        });
+    }
+}
+
+fn table<T: Time>(costs: &Costs<'_, '_, T>, rows: &[Row]) -> Table {
+    let trace = costs.analysis.trace;
+    let people = People::of(trace);
+    let mut places: Map<(u32, Option<&str>, &str, u32, u32), usize> = Map::default();
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        let event = &trace.events[row.event as usize];
+        let name = if row.name.is_some() { 0 } else { event.name };
+        let who = people.of_lane[event.lane as usize];
+        let key = (name, row.name.as_deref(), row.category, who, event.arguments);
+        let place = *places.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(row);
+    }
+    let sum = |group: &[&Row]| group.iter().map(|row| row.time).filter(|t| !t.is_nan()).sum::<f64>();
+    groups.sort_by(|x, y| order(&sum(y), &sum(x)).then(x[0].uid.cmp(&y[0].uid)));
+    let total: f64 = groups.iter().map(|group| sum(group)).sum();
+    let keys = ["name", "op category", "process_name", "process_label", "thread_name"];
+    let lists = ["Input Dims", "Input type", "Input Strides", "Concrete Inputs"];
+    let names: Vec<&str> = keys.into_iter().chain(lists).chain(NAMES).collect();
+    let mut table = Table::new(&names);
+    let mut running = 0.0;
+    for group in &groups {
+        let share = if total > 0.0 { sum(group) / total * 100.0 } else { f64::NAN };
+        running += share;
+        let mut cells = cells(costs, &people, group);
+        cells.extend([number(share), number(running)]);
+        table.row(cells);
+    }
+    table
+}
+
+fn cells<T: Time>(costs: &Costs<'_, '_, T>, people: &People, rows: &[&Row]) -> Vec<Cell> {
+    let trace = costs.analysis.trace;
+    let event = &trace.events[rows[0].event as usize];
+    let name = rows[0].name.clone().unwrap_or_else(|| unescaped(trace.name(rows[0].event)));
+    let mut cells = vec![Cell::Text(name), rows[0].category.into()];
+    let who = &people.names[people.of_lane[event.lane as usize] as usize];
+    cells.extend(who.iter().map(|name| Cell::from(name.as_str())));
+    cells.extend((0..4).map(|i| list_cell(trace, Some(event), i)));
+    cells.extend([u64::from(rows[0].uid).into(), (rows.len() as u64).into()]);
+    let metric =
+        |get: fn(&Metrics) -> f64| Statistics::of_numbers(rows.iter().filter_map(|row| row.metrics.as_ref()).map(get));
+    let host = Statistics::of_numbers(
+        rows.iter().map(|row| crate::number::microseconds(trace.events[row.event as usize].duration)),
+    );
+    let kernel = Statistics::of_numbers(rows.iter().map(|row| row.time));
+    let (terabytes, tflops) = (metric(|m| m.terabytes), metric(|m| m.tflops));
+    let cell = |value: Option<f64>| value.map_or(Cell::Empty, number);
+    let of = |s: &Option<Statistics>, get: fn(&Statistics) -> Option<f64>| cell(s.as_ref().and_then(get));
+    let (mean, std) = (|s: &Statistics| Some(s.mean), |s: &Statistics| s.sample_deviation);
+    let (median, least, largest) =
+        (|s: &Statistics| Some(s.median), |s: &Statistics| Some(s.least), |s: &Statistics| Some(s.largest));
+    let total = |s: &Statistics| Some(s.sum);
+    cells.extend([of(&host, total), of(&host, mean), of(&host, std)]);
+    let first = |get: fn(&Metrics) -> f64| {
+        cell(rows.iter().filter_map(|row| row.metrics.as_ref()).map(get).find(|value| !value.is_nan()))
+    };
+    cells.extend([first(|m| m.gflops), first(|m| m.megabytes), first(|m| m.intensity)]);
+    let spec = rows.iter().find_map(|row| row.cost.as_ref()).and_then(|cost| cost.spec.clone());
+    cells.push(spec.into());
+    cells.extend([of(&terabytes, mean), of(&terabytes, std), of(&tflops, mean), of(&tflops, std)]);
+    // A sum of nothing is nothing, not empty.
+    let kernel_sum = Cell::from(Some(number(kernel.as_ref().map_or(0.0, |s| s.sum))));
+    cells.extend([of(&kernel, mean), of(&kernel, std), kernel_sum]);
+    for s in [&host, &terabytes, &tflops, &kernel] {
+        cells.extend([of(s, median), of(s, least), of(s, largest)]);
+    }
+    let lists: Vec<&[u32]> = rows.iter().map(|row| row.kernels.as_slice()).collect();
+    cells.extend(kernel_cells(costs.analysis, &lists));
+    let params = rows.iter().find_map(|row| row.cost.as_ref()).filter(|cost| !cost.params.is_empty());
+    cells.push(params.map(|cost| dictionary(cost)).into());
+    cells.push(if rows[0].modelled { "True" } else { "False" }.into());
+    cells
+}
+
+/// As Python prints a dictionary.
+fn dictionary(cost: &Cost) -> String {
+    let pairs: Vec<String> = cost.params.iter().map(|(name, value)| format!("'{name}': {}", value.repr())).collect();
+    format!("{{{}}}", pairs.join(", "))
+}
