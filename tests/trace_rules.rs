@@ -260,3 +260,70 @@ fn a_graph_launch_keeps_its_kernels() {
         assert_eq!(number(&row(&answer, "ops_summary", "name", "aten::mm")["total_direct_kernel_time_sum"]), 15.0);
     }
 }
+
+/// Point 1: layer_norm with native_layer_norm inside, 10 µs on the GPU: one row has them, the outer one.
+#[test]
+fn nested_operations_count_once() {
+    let mut events = launched(1, 100.0, 150.0, 10.0);
+    events[0]["name"] = "aten::native_layer_norm".into();
+    let args = json!({"External id": 1, "Input Dims": [[3, 4], [], [4], [4], []], "Input Strides": [[4, 1], [], [1], [1], []],
+        "Input type": ["float", "ScalarList", "float", "float", "Scalar"], "Concrete Inputs": ["", "[4]", "", "", "1e-5"]});
+    events[0]["args"] = args.clone();
+    let outer = json!({"ph": "X", "cat": "cpu_op", "name": "aten::layer_norm", "pid": 1, "tid": 1, "ts": 99.0, "dur": 30.0,
+        "args": args});
+    events.insert(0, outer);
+    let ours = tables(&object(&events), &[]);
+    let list = rows(&ours, "unified_perf_summary");
+    assert_eq!((list.len(), &list[0]["name"]), (1, &json!("aten::layer_norm")));
+    // 8 for each of 12 elements; 12 read, 12 written, weight and bias of 4: 32 elements of four bytes.
+    assert_eq!((&list[0]["GFLOPS"], &list[0]["Data Moved (bytes)"]), (&json!(96e-9), &json!(128.0)));
+    let theirs = tables(&object(&events), &THEIRS);
+    let sheet: f64 = rows(&theirs, "Normalization").iter().map(|row| number(&row["Kernel Time (µs)_sum"])).sum();
+    assert_eq!(sheet, 20.0);
+}
+
+/// Every kernel, copy and fill is in one row: their durations add up to the nanosecond.
+#[test]
+fn the_unified_table_adds_up_to_all_durations() {
+    for name in ["h200_gpt3xl_train", "synth_train", "synth_serve", "h200_llama31_graph"] {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/traces")
+            .join(name)
+            .join("trace.json.gz");
+        let mut text = Vec::new();
+        let packed = std::fs::File::open(&file).unwrap();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut text).unwrap();
+        let trace: Value = serde_json::from_slice(&text).unwrap();
+        let on_gpu =
+            |e: &&Value| matches!(e["cat"].as_str(), Some("kernel" | "gpu_memcpy" | "gpu_memset")) && e["ph"] == "X";
+        let nanoseconds = |e: &Value| (number(&e["dur"]) * 1e3).round() as i64;
+        let want: i64 = trace["traceEvents"].as_array().unwrap().iter().filter(on_gpu).map(nanoseconds).sum();
+        let ours = tables(&text, &[]);
+        let list = rows(&ours, "unified_perf_summary");
+        let sum: i64 = list.iter().map(|row| (number(&row["Kernel Time (µs)_sum"]) * 1e3).round() as i64).sum();
+        assert_eq!(sum, want, "{name}");
+    }
+}
+
+/// The chip is the one the trace names, or the one that fits; the H200 needs at least 1.879 µs... for what it reads.
+#[test]
+fn the_roof_is_that_of_the_traces_chip() {
+    let events = launched(1, 100.0, 150.0, 10.0);
+    let with = |device: Value| json!({"deviceProperties": [device], "traceEvents": events}).to_string().into_bytes();
+    let named = tables(
+        &with(json!({"id": 0, "name": "NVIDIA H200", "numSms": 132, "totalGlobalMem": 150_109_880_320u64})),
+        &[],
+    );
+    let fitting = tables(&with(json!({"id": 0, "name": "", "numSms": 304, "totalGlobalMem": 206_141_652_992u64})), &[]);
+    // [2, 3] · [3, 4] in f32: 6 + 12 + 8 elements of four bytes, at 4.8 and 5.3 TB/s.
+    for (answer, bandwidth) in [(&named, 4.8e12), (&fitting, 5.3e12)] {
+        let row = &rows(answer, "unified_perf_summary")[0];
+        let roof = number(&row["Roofline Time (µs)"]);
+        assert!((roof - 104.0 / bandwidth * 1e6).abs() < 1e-12, "{roof}");
+        assert_eq!(row["Roofline Bound"], "MEMORY_BOUND");
+    }
+    let unknown = tables(&with(json!({"id": 0, "name": "Something", "numSms": 1, "totalGlobalMem": 1})), &[]);
+    assert!(rows(&unknown, "unified_perf_summary")[0].get("Roofline Time (µs)").is_none());
+    let asked = tables(&with(json!({"id": 0, "name": "Something"})), &["--on", "h200"]);
+    assert!(number(&rows(&asked, "unified_perf_summary")[0]["recoverable_time_ms"]) > 0.009);
+}

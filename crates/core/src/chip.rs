@@ -210,6 +210,22 @@ impl Catalog {
         })
     }
 
+    /// The GPU a driver calls by this name; else the only one with as many units and as much memory.
+    pub fn recognise(&self, name: &str, units: Option<i64>, memory: Option<i64>) -> Option<&Chip> {
+        if let Ok(chip) = self.find(name.trim()) {
+            return Some(chip);
+        }
+        let (units, bytes) = (units? as f64, memory? as f64);
+        // Datasheets mean one gigabyte or the other, and a driver keeps some for itself.
+        let near = |gb: f64| [1e9, 1024.0 * 1024.0 * 1024.0].iter().any(|unit| (bytes / unit / gb - 1.0).abs() < 0.06);
+        let fits = |chip: &&Chip| {
+            chip.units.as_ref().is_some_and(|u| u.count.value == units)
+                && chip.memory.gb.as_ref().is_some_and(|gb| near(gb.value))
+        };
+        let mut fitting = self.chips.iter().filter(fits);
+        fitting.next().filter(|_| fitting.next().is_none())
+    }
+
     /// The sources behind a figure's letters, in words; what is no list of known letters, as it stands.
     pub fn explain(&self, figure: &Figure) -> String {
         if let Some(words) = self.sources.get(&figure.source) {

@@ -318,6 +318,17 @@ impl<'t, T: Time> Analysis<'t, T> {
         }
     }
 
+    /// Nanoseconds that a GPU event took, up to where it was cut.
+    pub fn nanoseconds(&self, gpu: u32) -> i64 {
+        (self.took(gpu) * 1e3).round() as i64
+    }
+
+    /// The category of an event that answers for a kernel.
+    pub fn kind_of(&self, event: u32, kernel: u32) -> &'static str {
+        let name_of = |place: u32| self.trace.events[place as usize].name;
+        self.kind((name_of(event), name_of(kernel)))
+    }
+
     /// GPU events that the timeline counts, with what they do.
     pub fn gpu_events(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
         let all = self.mode == Mode::Exact || !self.trace.has_operations();

@@ -17,6 +17,7 @@ mod interval;
 mod link;
 mod nest;
 mod number;
+mod ops;
 mod part;
 mod problems;
 mod python;

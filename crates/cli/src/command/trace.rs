@@ -1,11 +1,12 @@
 //! `gemwright trace`: where the GPU's time went, from a profiler's trace.
 
 use super::trace_screen::screen;
+use crate::chips::chips;
 use crate::error::Error;
 use crate::observed::{self, observe};
 use crate::output::{Format, OutputArgs};
 use clap::ValueEnum;
-use gemwright_core::Table;
+use gemwright_core::{Catalog, Chip, Table};
 use gemwright_report as report;
 use gemwright_trace::tables::all;
 use gemwright_trace::{Analysis, Mode, Ranks, Reading, Time, Trace, calls};
@@ -40,6 +41,9 @@ pub struct Args {
     /// Keep the products, their counts and times as a workload, which other commands take
     #[arg(long, value_name = "FILE", conflicts_with = "compat")]
     save: Option<PathBuf>,
+    /// The chip it ran on, for the roofs [default: as the trace says]
+    #[arg(long, value_name = "CHIP", conflicts_with = "compat")]
+    on: Option<String>,
     /// Read with one thread and little memory
     #[arg(long)]
     low_memory: bool,
@@ -77,9 +81,20 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let mut answers = Vec::new();
     let mut folders = Vec::new();
-    for file in &args.files {
+    let mut ranks = Ranks::default();
+    let mut zero = None;
+    for (file, rank) in args.files.iter().zip(rank_numbers(&args.files)) {
         let folder = if single { PathBuf::new() } else { folder_of(file, &mut folders) };
-        answers.push((file, one(args, file, &folder)?));
+        let trace = observe(file, reading(args), args.output.quiet)?;
+        answers.push((file, one(args, file, &folder, &trace)?));
+        if !single {
+            let first = trace.events.first().map_or(0, |e| e.start);
+            ranks.add(rank, &trace, *zero.get_or_insert(first));
+        }
+    }
+    let exchanges = ranks.finish().tables();
+    if !single {
+        write_tables(args, Path::new(""), &exchanges)?;
     }
     let mut text = Vec::new();
     let mut list = Vec::new();
@@ -92,29 +107,42 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     match (args.output.format, list) {
         (Format::Json, mut list) if single => args.output.write(&list.remove(0).to_string()),
-        (Format::Json, list) => args.output.write(&json!({"traces": list}).to_string()),
-        _ => args.output.write(&text.join("\n\n")),
+        (Format::Json, list) => {
+            let answer = json!({"format": 1, "traces": list, "tables": json_tables(&exchanges)});
+            args.output.write(&answer.to_string())
+        }
+        _ => {
+            if !exchanges.is_empty() {
+                text.push(joined(args, &exchanges));
+            }
+            args.output.write(&text.join("\n\n"))
+        }
     }
 }
 
 /// TraceLens's report of many ranks: their exchanges side by side.
 fn ranks(args: &Args) -> Result<(), Error> {
-    let mut traces = Vec::new();
-    for file in &args.files {
-        traces.push(observe(file, reading(args), args.output.quiet)?);
+    let mut ranks = Ranks::default();
+    for (file, rank) in args.files.iter().zip(rank_numbers(&args.files)) {
+        ranks.add(rank, &observe(file, reading(args), args.output.quiet)?, 0);
     }
-    let numbers = rank_numbers(&args.files);
-    let mut list: Vec<(usize, &Trace)> = numbers.into_iter().zip(&traces).collect();
-    list.sort_by_key(|(rank, _)| *rank);
-    let tables = Ranks::of(&list).tables();
+    let tables = ranks.finish().tables();
     write_tables(args, Path::new(""), &tables)?;
-    if args.output.format == Format::Json {
-        let rows: Map<_, _> = tables.iter().map(|(name, table)| (name.clone(), report::json_rows(table))).collect();
-        return args.output.write(&json!({"format": 1, "ranks": list.len(), "tables": rows}).to_string());
+    match args.output.format {
+        Format::Json => args.output.write(&json!({"format": 1, "tables": json_tables(&tables)}).to_string()),
+        _ => args.output.write(&joined(args, &tables)),
     }
+}
+
+fn json_tables(tables: &Tables) -> Map<String, Value> {
+    tables.iter().map(|(name, table)| (name.clone(), report::json_rows(table))).collect()
+}
+
+/// Who waits for whom, and what the exchanges take.
+fn joined(args: &Args, tables: &Tables) -> String {
     let shown = tables.iter().filter(|(name, _)| name == "straggler_summary" || name == "nccl_summary_implicit_sync");
     let text: Vec<String> = shown.map(|(_, table)| args.output.table(table)).collect();
-    args.output.write(&format!("{} ranks\n\n{}", list.len(), text.join("\n")))
+    format!("{} ranks\n\n{}", args.files.len(), text.join("\n"))
 }
 
 /// The rank of each file: the last number in its name, where those are all different; else its place.
@@ -127,6 +155,20 @@ fn rank_numbers(files: &[PathBuf]) -> Vec<usize> {
     let found: Option<Vec<usize>> = files.iter().map(number).collect();
     let different = |list: &Vec<usize>| list.iter().collect::<std::collections::HashSet<_>>().len() == list.len();
     found.filter(different).unwrap_or_else(|| (0..files.len()).collect())
+}
+
+/// The chip that was asked for, or the one the trace names; a warning where neither is known.
+fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
+    if let Some(name) = &args.on {
+        return Ok(chips(std::slice::from_ref(name))?.into_iter().next());
+    }
+    let Some(device) = trace.devices.first() else { return Ok(None) };
+    let found = Catalog::builtin().recognise(&device.name, device.units, device.memory).cloned();
+    if found.is_none() {
+        let name = if device.name.is_empty() { "without a name" } else { device.name.as_str() };
+        args.output.warn(&[format!("the trace's GPU ({name}) is not in the catalog: no roofs; --on CHIP gives one")]);
+    }
+    Ok(found)
 }
 
 fn reading(args: &Args) -> Reading {
@@ -143,19 +185,19 @@ fn folder_of(file: &Path, taken: &mut Vec<String>) -> PathBuf {
     PathBuf::from(free)
 }
 
-fn one(args: &Args, file: &Path, folder: &Path) -> Result<Answer, Error> {
-    let trace = observe(file, reading(args), args.output.quiet)?;
+fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer, Error> {
     if args.compat == Some(Compat::Tracelens) {
-        let analysis = Analysis::<f64>::new(&trace, Mode::TraceLens);
-        return answer(args, file, folder, &analysis, &all(&analysis));
+        let analysis = Analysis::<f64>::new(trace, Mode::TraceLens);
+        return answer(args, file, folder, &analysis, &all(&analysis, None));
     }
-    let analysis = Analysis::<i64>::new(&trace, Mode::Exact);
+    let analysis = Analysis::<i64>::new(trace, Mode::Exact);
     if let Some(path) = &args.save {
         let workload = observed::workload(file, &analysis);
         let text = report::workload_json(&workload, None, None, calls::settings(&analysis))?;
         write(path, format!("{text}\n").as_bytes())?;
     }
-    let mut tables = all(&analysis);
+    let chip = chip(args, trace)?;
+    let mut tables = all(&analysis, chip.as_ref());
     tables.extend(problem_table(&analysis).map(|table| ("problems".to_string(), table)));
     answer(args, file, folder, &analysis, &tables)
 }

@@ -40,6 +40,9 @@ pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: 
             parts.push(output.table(&shortened(table, columns)));
         }
     }
+    if let Some(table) = recoverable(tables) {
+        parts.push(output.table(&table));
+    }
     let problems = analysis.problems.list();
     let line = |p: &gemwright_trace::Problem| format!("{}: {} ({} times)", p.severity.name(), p.what, p.count);
     let suspicious: Vec<String> = problems.iter().map(line).chain(findings(&timeline, tables)).collect();
@@ -47,6 +50,27 @@ pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: 
         parts.push(format!("What is suspicious\n  {}", suspicious.join("\n  ")));
     }
     parts.join("\n")
+}
+
+/// The operations whose distance from the roof costs most.
+fn recoverable(tables: &[(String, Table)]) -> Option<Table> {
+    let (_, table) = tables.iter().find(|(name, _)| name == "unified_perf_summary")?;
+    let place = |name: &str| table.columns.iter().position(|c| c.name == name);
+    let lost = place("recoverable_time_ms")?;
+    let value = |row: &[Cell]| if let Cell::Shown { value, .. } = row[lost] { value } else { 0.0 };
+    let mut rows: Vec<&Vec<Cell>> = table.rows.iter().filter(|row| value(row) > 0.0).collect();
+    rows.sort_by(|x, y| value(y).total_cmp(&value(x)));
+    let sorted = Table { columns: table.columns.clone(), rows: rows.into_iter().take(ROWS).cloned().collect() };
+    let columns = [
+        ("name", "far from the roof"),
+        ("Input Dims", "sizes"),
+        ("operation_count", "count"),
+        ("Kernel Time (µs)_mean", "µs each"),
+        ("Roofline Time (µs)", "roof, µs"),
+        ("Pct Roofline", "% of it"),
+        ("recoverable_time_ms", "lost, ms"),
+    ];
+    (!sorted.rows.is_empty()).then(|| shortened(&sorted, &columns))
 }
 
 /// From which share on something is worth a word.
@@ -76,7 +100,20 @@ fn findings(timeline: &Timeline, tables: &[(String, Table)]) -> Vec<String> {
         Some(table.rows.iter().map(value).sum::<f64>())
     };
     say(short.and_then(sum).unwrap_or(0.0), SHORT, "runs kernels shorter than 10 µs: launching costs as much");
+    found.extend(without_model(tables));
     found
+}
+
+/// How much of the GPU's time has no cost model, and what that mostly is.
+fn without_model(tables: &[(String, Table)]) -> Option<String> {
+    let (_, table) = tables.iter().find(|(name, _)| name == "unmodelled")?;
+    let value = |cell: &Cell| if let Cell::Shown { value, .. } = cell { *value } else { 0.0 };
+    let share: f64 = table.rows.iter().map(|row| value(&row[3])).sum();
+    let [Cell::Text(name), _, _, largest, Cell::Text(why)] = table.rows.first()?.as_slice() else { return None };
+    let of = |share: f64| report::percent(share / 100.0);
+    (share >= 1.0).then(|| {
+        format!("{} of the kernels' time has no cost model; {} is {name}: {why}", of(share), of(value(largest)))
+    })
 }
 
 fn headline<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> String {

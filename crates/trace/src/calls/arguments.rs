@@ -8,6 +8,8 @@ use gemwright_core::{DType, View};
 /// One entry of the lists each.
 pub struct Arguments {
     sizes: Vec<Vec<i64>>,
+    /// Of lists of tensors, the sizes of each.
+    lists: Vec<Vec<Vec<i64>>>,
     types: Vec<String>,
     strides: Option<Vec<Vec<i64>>>,
     values: Vec<String>,
@@ -37,6 +39,11 @@ fn integers(list: &[u8]) -> Vec<i64> {
     entries(list).into_iter().map(|n| crate::number::integer(n).unwrap_or(-1)).collect()
 }
 
+/// The lists in a list; none where it holds numbers.
+fn nested(list: &[u8]) -> Vec<Vec<i64>> {
+    entries(list).into_iter().filter(|entry| entry.starts_with(b"[")).map(integers).collect()
+}
+
 fn words(list: &[u8]) -> Vec<String> {
     entries(list).into_iter().map(|word| unescaped(word.trim_ascii()).trim_matches('"').to_string()).collect()
 }
@@ -61,7 +68,8 @@ fn dtype(name: &str) -> Option<DType> {
 
 impl Arguments {
     /// Of an operation whose shapes nobody recorded.
-    pub const NONE: Arguments = Arguments { sizes: Vec::new(), types: Vec::new(), strides: None, values: Vec::new() };
+    pub const NONE: Arguments =
+        Arguments { sizes: Vec::new(), lists: Vec::new(), types: Vec::new(), strides: None, values: Vec::new() };
 
     /// Of an operation; `None` where its sizes or types were not recorded.
     pub fn of(trace: &Trace, event: &Event) -> Option<Arguments> {
@@ -69,6 +77,7 @@ impl Arguments {
         let lists = |text: &[u8]| entries(text).into_iter().map(integers).collect::<Vec<_>>();
         Some(Arguments {
             sizes: lists(list(0)?),
+            lists: entries(list(0)?).into_iter().map(nested).collect(),
             types: words(list(1)?),
             strides: list(2).map(lists),
             values: list(3).map(words).unwrap_or_default(),
@@ -90,6 +99,33 @@ impl Arguments {
             "" | "None" => Ok(None),
             _ => self.tensor(at).map(Some),
         }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Size and type of an entry, as written.
+    pub fn raw(&self, at: usize) -> Option<(&[i64], &str)> {
+        Some((self.sizes.get(at)?, self.types.get(at)?))
+    }
+
+    /// The strides of an entry, where they were recorded.
+    pub fn stride(&self, at: usize) -> Option<&[i64]> {
+        self.strides.as_ref().and_then(|strides| strides.get(at)).map(Vec::as_slice)
+    }
+
+    /// The sizes of a list of tensors.
+    pub fn tensors(&self, at: usize) -> &[Vec<i64>] {
+        self.lists.get(at).map_or(&[], Vec::as_slice)
+    }
+
+    /// Dimensions as a list or a number; none where neither stands.
+    pub fn dimensions(&self, at: usize) -> Vec<i64> {
+        let text = self.value(at).trim();
+        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        inner.split(',').filter_map(|word| word.trim().parse().ok()).collect()
     }
 
     fn value(&self, at: usize) -> &str {

@@ -101,6 +101,11 @@ pub fn backend(name: &str) -> Option<Backend> {
     layout(name).filter(|l| l.op == Op::Attention && l.name != FUNCTION).map(|l| l.backend)
 }
 
+/// For the cost of the function alone: some fused kernel, unless it is the decomposition.
+pub fn direct(name: &str) -> Option<Backend> {
+    (name == FUNCTION).then_some(Backend::Flash)
+}
+
 /// Read with the kernel that runs it.
 pub fn read_as(name: &str, arguments: &Arguments, inside: Option<Backend>) -> Read {
     let layout = layout(name)?;

@@ -3,6 +3,7 @@
 mod arguments;
 mod attention;
 mod convolution;
+mod flags;
 mod product;
 
 use crate::analysis::Analysis;
@@ -12,8 +13,8 @@ use crate::fast::Map;
 use crate::interval::Time;
 use crate::nest::NONE;
 use crate::scan::unescaped;
-use arguments::Arguments;
-use gemwright_core::blas::{Backend, Settings, Stack};
+pub(crate) use arguments::Arguments;
+use gemwright_core::blas::{self, Backend, BlasCall, Settings, Stack, Step, Trans};
 use gemwright_core::{Call, Measured, MeasuredKernel, Op, Operands, Pass, Source, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,13 @@ type Read = Option<Found>;
 /// Categories whose operations multiply matrices: what of them is no call is named.
 const MULTIPLYING: [&str; 8] =
     ["GEMM", "GroupedGEMM", "SDPA_fwd", "SDPA_bwd", "CONV_fwd", "CONV_bwd", "InferenceAttention", "MoE_fused"];
+
+/// What an operation multiplies, where it is one that does.
+pub(crate) fn operands_of(name: &str, arguments: &Arguments) -> Read {
+    product::read(name, arguments)
+        .or_else(|| convolution::read(name, arguments))
+        .or_else(|| attention::read_as(name, arguments, attention::direct(name)))
+}
 
 /// What stands around an event on the host.
 struct Surroundings {
@@ -114,6 +122,7 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
             workload.push(call);
         }
         workload.warnings = self.warnings(without_strides);
+        workload.warnings.extend(disagreements(&workload, settings(self.analysis)));
         workload
     }
 
@@ -244,6 +253,34 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
         warnings.extend(others.iter().map(other));
         warnings
     }
+}
+
+/// Products whose kernels name other flags than the rules give.
+fn disagreements(workload: &Workload, settings: Settings) -> Option<String> {
+    let mut told = 0;
+    let mut example = None;
+    let mut wrong = 0;
+    for call in workload.calls() {
+        let steps = call.blas_steps(settings);
+        let gemm = |step: &Step| match step {
+            Step::Blas(BlasCall { arguments: blas::Arguments::Gemm(gemm), .. }) => Some((gemm.transa, gemm.transb)),
+            _ => None,
+        };
+        let Some((transa, transb)) = steps.iter().find_map(gemm) else { continue };
+        let kernels = call.measured.iter().flat_map(|m| &m.kernels);
+        let Some((kernel, named)) = kernels.clone().find_map(|k| flags::flags(&k.name).map(|f| (&k.name, f))) else {
+            continue;
+        };
+        told += 1;
+        let ruled = (transa == Trans::T, transb == Trans::T);
+        if ruled != named {
+            wrong += 1;
+            example.get_or_insert_with(|| format!("{} runs {kernel}", call.op.name()));
+        }
+    }
+    example.map(|example| {
+        format!("the flags of {wrong} of {told} products are not those their kernels are named for: {example}")
+    })
 }
 
 fn nanoseconds(microseconds: f64) -> u64 {

@@ -6,6 +6,7 @@ mod frame;
 mod host;
 mod kernels;
 mod ops;
+mod roofs;
 mod sheets;
 mod short;
 mod statistics;
@@ -18,6 +19,7 @@ pub(crate) use frame::Frame;
 pub use host::host_ops;
 pub use kernels::kernel_summary;
 pub use ops::{ops_summary, ops_summary_by_category};
+pub use roofs::Roofs;
 pub use short::{short_kernel_histogram, short_kernels_summary};
 pub(crate) use statistics::Statistics;
 pub use timeline::{Timeline, gpu_timeline, gpu_timeline_by_device};
@@ -25,7 +27,7 @@ pub use unique::ops_unique_args;
 
 use crate::analysis::{Analysis, Mode};
 use crate::interval::Time;
-use gemwright_core::{Cell, Table};
+use gemwright_core::{Cell, Chip, Table};
 
 /// A number; what is none is empty.
 pub(crate) fn number(value: f64) -> Cell {
@@ -33,13 +35,22 @@ pub(crate) fn number(value: f64) -> Cell {
 }
 
 /// All tables of a trace that have rows, with their names, in the order they are written.
-pub fn all<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(String, Table)> {
+/// `chip` is the one it ran on, for how far things are from its roof.
+pub fn all<T: Time>(analysis: &Analysis<'_, T>, chip: Option<&Chip>) -> Vec<(String, Table)> {
     let timeline = Timeline::of(analysis);
     let with_operations = analysis.trace.has_operations();
     let (list, models) = std::thread::scope(|scope| {
         let models = scope.spawn(|| match analysis.mode {
             Mode::TraceLens if with_operations => modelled(analysis),
-            _ => Vec::new(),
+            Mode::TraceLens => Vec::new(),
+            Mode::Exact => {
+                let roofs = Roofs::of(analysis, &timeline, chip);
+                vec![
+                    ("unified_perf_summary".into(), roofs.unified),
+                    ("unmodelled".into(), roofs.unmodelled),
+                    ("coll_analysis".into(), crate::ranks::collectives(analysis.trace)),
+                ]
+            }
         });
         (plain(analysis, &timeline, with_operations), models.join().unwrap_or_default())
     });

@@ -9,7 +9,7 @@ mod given;
 mod norm;
 mod serving;
 mod serving_attention;
-mod triton;
+pub mod triton;
 mod value;
 
 pub use gemm::is_tensile;

@@ -14,7 +14,7 @@ fn known() -> &'static HashSet<&'static str> {
     NAMES.get_or_init(|| include_str!("../../aten_ops.txt").lines().map(str::trim).filter(|n| !n.is_empty()).collect())
 }
 
-fn operations(name: &str) -> f64 {
+pub fn operations(name: &str) -> f64 {
     match name {
         "add" | "sub" | "mul" | "div" | "relu" | "mean" | "sum" | "abs" | "neg" | "ne" | "eq" | "lt" | "gt" => 1.0,
         "pow" | "sqrt" | "rsqrt" | "var" | "reciprocal" => 2.0,
@@ -25,7 +25,7 @@ fn operations(name: &str) -> f64 {
 }
 
 /// The operations in `triton_poi_fused_add_mul_3`: known names one after the other, the longest last ones.
-fn fused(name: &str) -> Vec<String> {
+pub fn fused(name: &str) -> Vec<String> {
     let rest = ["triton_poi_fused_", "triton_red_fused_", "triton_per_fused_"];
     let Some(rest) = rest.iter().find_map(|start| name.strip_prefix(start)) else { return Vec::new() };
     let Some((words, number)) = rest.rsplit_once('_') else { return Vec::new() };

@@ -1,0 +1,100 @@
+//! What operations cost: FLOPs and bytes by their definition, one family a file. Every tensor is read or
+//! written once; an operation on one element, a transcendental one too, is one FLOP.
+
+mod attention;
+mod convolution;
+mod elementwise;
+mod engines;
+mod movement;
+pub mod opaque;
+mod operand;
+mod rows;
+mod triton;
+
+use crate::calls::{Arguments, operands_of};
+use gemwright_core::{Call, Operands, Pass};
+
+/// Which part of a chip works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Multiplies matrices.
+    Matrix,
+    /// Everything else.
+    Vector,
+}
+
+/// Of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    pub flops: f64,
+    pub bytes: f64,
+    pub unit: Unit,
+    /// The profiler's name of the type it computes in.
+    pub dtype: String,
+}
+
+/// `None`: not an operation of this family.
+type Found = Option<Result<Cost, String>>;
+
+/// What a call costs. `kernel` is the name of its first kernel, which tells what arguments do not.
+pub fn cost(name: &str, arguments: &Arguments, kernel: &str) -> Found {
+    // What the list of calls cannot hold may still have a cost.
+    let call = product(name, arguments).filter(Result::is_ok);
+    call.or_else(|| convolution::cost(name, arguments))
+        .or_else(|| product(name, arguments))
+        .or_else(|| attention::cost(name, arguments))
+        .or_else(|| elementwise::cost(name, arguments))
+        .or_else(|| rows::cost(name, arguments))
+        .or_else(|| movement::cost(name, arguments, kernel))
+        .or_else(|| engines::cost(name, arguments))
+        .or_else(|| triton::cost(name, arguments))
+}
+
+/// Products, convolutions and attention, as the list of calls has them.
+fn product(name: &str, arguments: &Arguments) -> Found {
+    let found = operands_of(name, arguments)?;
+    Some(found.map(|(op, operands)| {
+        let call = Call {
+            op,
+            pass: Pass::Forward,
+            module: "".into(),
+            operands,
+            scales: None,
+            inside: false,
+            count: 1,
+            measured: None,
+        };
+        let first = match operands {
+            Operands::Product { a, .. } | Operands::Grouped { a, .. } => a.dtype,
+            Operands::Convolution(c) => c.input.dtype,
+            Operands::Attention(a) => a.q.dtype,
+        };
+        // What a causal mask leaves: the kernels skip the rest.
+        Cost {
+            flops: call.flops_causal() as f64,
+            bytes: call.bytes() as f64,
+            unit: Unit::Matrix,
+            dtype: profiler_name(first).into(),
+        }
+    }))
+}
+
+fn profiler_name(dtype: gemwright_core::DType) -> &'static str {
+    use gemwright_core::DType;
+    match dtype {
+        DType::F64 => "double",
+        DType::F32 => "float",
+        DType::F16 => "c10::Half",
+        DType::Bf16 => "c10::BFloat16",
+        DType::F8E4m3 => "c10::Float8_e4m3fn",
+        DType::F8E5m2 => "c10::Float8_e5m2",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
+        DType::I4 | DType::I8 => "signed char",
+        DType::I32 => "int",
+        DType::Bool => "bool",
+    }
+}
+
+#[cfg(test)]
+mod tests;
