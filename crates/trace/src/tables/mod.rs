@@ -89,9 +89,12 @@ fn plain<T: Time>(
 
 /// Tables that say what was computed and moved.
 fn modelled<T: Time>(analysis: &Analysis<'_, T>) -> Vec<(String, Table)> {
-    let mut costs = costs::Costs::new(analysis);
-    let mut list = vec![("unified_perf_summary".to_string(), unified::unified_perf_summary(&mut costs))];
-    list.extend(sheets::sheets(&mut costs));
+    let mut list = std::thread::scope(|scope| {
+        let unified = scope.spawn(|| unified::unified_perf_summary(&mut costs::Costs::new(analysis)));
+        let sheets = sheets::sheets(&mut costs::Costs::new(analysis));
+        let unified = unified.join().ok().map(|table| ("unified_perf_summary".to_string(), table));
+        unified.into_iter().chain(sheets).collect::<Vec<_>>()
+    });
     list.push(("coll_analysis".into(), crate::ranks::coll_analysis(analysis.trace)));
     list
 }

@@ -148,29 +148,43 @@ fn column(values: &[Option<&Param>]) -> Vec<String> {
 }
 
 fn sheet<T: Time>(costs: &Costs<'_, '_, T>, people: &People, rows: &[Row]) -> Sheet {
+    // Calls of one kind share their cost: parameters are spelt once for each.
+    let mut kinds: Vec<&Cost> = Vec::new();
+    let mut kind_of: Map<*const Cost, usize> = Map::default();
     let mut params: Vec<String> = Vec::new();
     for row in rows {
-        for (name, _) in &row.cost.params {
-            if !params.contains(name) {
-                params.push(name.clone());
+        kind_of.entry(Arc::as_ptr(&row.cost)).or_insert_with(|| {
+            kinds.push(&row.cost);
+            for (name, _) in &row.cost.params {
+                if !params.contains(name) {
+                    params.push(name.clone());
+                }
             }
-        }
+            kinds.len() - 1
+        });
     }
-    let of = |row: &Row, name: &str| row.cost.params.iter().position(|(own, _)| own == name);
+    let of = |cost: &Cost, name: &str| cost.params.iter().position(|(own, _)| own == name);
     let columns: Vec<Vec<String>> = params
         .iter()
-        .map(|name| column(&rows.iter().map(|row| of(row, name).map(|i| &row.cost.params[i].1)).collect::<Vec<_>>()))
+        .map(|name| column(&kinds.iter().map(|cost| of(cost, name).map(|i| &cost.params[i].1)).collect::<Vec<_>>()))
         .collect();
     let trace = costs.analysis.trace;
-    let mut places: Map<(u32, Vec<&str>), usize> = Map::default();
+    let mut texts: Map<Vec<&str>, usize> = Map::default();
+    let same: Vec<usize> = (0..kinds.len())
+        .map(|kind| {
+            let next = texts.len();
+            *texts.entry(columns.iter().map(|column| column[kind].as_str()).collect()).or_insert(next)
+        })
+        .collect();
+    let mut places: Map<(u32, usize), usize> = Map::default();
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     let mut keys: Vec<Vec<String>> = Vec::new();
-    for (i, row) in rows.iter().enumerate() {
-        let texts: Vec<&str> = columns.iter().map(|column| column[i].as_str()).collect();
-        let key = (trace.events[row.event as usize].name, texts);
+    for row in rows {
+        let kind = kind_of[&Arc::as_ptr(&row.cost)];
+        let key = (trace.events[row.event as usize].name, same[kind]);
         let place = *places.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
-            keys.push(columns.iter().map(|column| column[i].clone()).collect());
+            keys.push(columns.iter().map(|column| column[kind].clone()).collect());
             groups.len() - 1
         });
         groups[place].push(row);
