@@ -327,3 +327,20 @@ fn the_roof_is_that_of_the_traces_chip() {
     let asked = tables(&with(json!({"id": 0, "name": "Something"})), &["--on", "h200"]);
     assert!(number(&rows(&asked, "unified_perf_summary")[0]["recoverable_time_ms"]) > 0.009);
 }
+
+/// GPT-3 XL has 24 blocks with four linear layers each, and a head; what runs backward belongs to them too.
+#[test]
+fn time_by_module_holds_forward_and_backward() {
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/traces/h200_gpt3xl_stacks/trace.json.gz");
+    let ours = tables(&std::fs::read(file).unwrap(), &["--by", "module"]);
+    let linear = row(&ours, "by_module", "module", "GPT.Block.Linear");
+    assert_eq!(linear["instances"], 96);
+    // Two products back for each one forward.
+    let ratio = number(&linear["backward_kernel_time_ms"]) / number(&linear["forward_kernel_time_ms"]);
+    assert!(ratio > 1.5 && ratio < 2.5, "{ratio}");
+    let sum = |table: &str, column: &str| rows(&ours, table).iter().map(|r| number(&r[column])).sum::<f64>();
+    assert!(
+        (sum("by_module", "kernel_time_ms") - sum("unified_perf_summary", "Kernel Time (µs)_sum") / 1e3).abs() < 1e-6
+    );
+}

@@ -33,10 +33,10 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(trace) = whole {
         let exact = Analysis::<i64>::new(&trace, Mode::Exact);
-        all(&exact);
+        all(&exact, None);
         for call in calls::workload(&exact, Default::default()).calls() {
             let _ = (call.flops(), call.bytes(), call.blas_steps(calls::settings(&exact)));
         }
-        all(&Analysis::<f64>::new(&trace, Mode::TraceLens));
+        all(&Analysis::<f64>::new(&trace, Mode::TraceLens), None);
     }
 });

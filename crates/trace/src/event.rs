@@ -19,6 +19,8 @@ pub enum Category {
     FlowEnd,
     /// A range named by the user, on the host or on the GPU.
     Annotation,
+    /// A module of the model, from Python.
+    Module,
 }
 
 impl Category {
@@ -43,7 +45,7 @@ impl Category {
 
     /// It ran on the host and nests.
     pub fn on_host(self) -> bool {
-        matches!(self, Category::CpuOp | Category::Runtime | Category::Driver)
+        matches!(self, Category::CpuOp | Category::Runtime | Category::Driver | Category::Module)
     }
 
     /// It asks the driver for something.

@@ -7,6 +7,15 @@ use crate::number::{integer, nanoseconds};
 use crate::problems::{Problems, Severity};
 use crate::scan::{Broken, Cursor, unescaped};
 
+/// What is kept beside operations, calls and GPU events.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keep {
+    /// Arrows from launches to kernels.
+    pub arrows: bool,
+    /// Modules among Python's frames.
+    pub modules: bool,
+}
+
 /// How a chunk ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -34,8 +43,7 @@ pub struct Part<'a> {
     pub names: Vec<Named<'a>>,
     pub problems: Problems,
     pub end: End,
-    /// Arrows are kept.
-    arrows: bool,
+    keep: Keep,
     last_lane: Option<([&'a [u8]; 2], u32)>,
     guess: Guess<'a>,
 }
@@ -80,7 +88,7 @@ const NO_EXCHANGE: Exchange = [NO_TEXT; 9];
 
 impl<'a> Part<'a> {
     /// Reads the events of `text` from `from`. `last`: nothing comes behind it.
-    pub fn parse(text: &'a [u8], from: usize, last: bool, arrows: bool) -> Part<'a> {
+    pub fn parse(text: &'a [u8], from: usize, last: bool, keep: Keep) -> Part<'a> {
         let mut part = Part {
             events: Vec::with_capacity(text.len() / 400),
             count: 0,
@@ -92,7 +100,7 @@ impl<'a> Part<'a> {
             names: Vec::new(),
             problems: Problems::default(),
             end: End::Clean,
-            arrows,
+            keep,
             last_lane: None,
             guess: Guess::default(),
         };
@@ -180,11 +188,17 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
+    /// The kind of a slice, where it is one that is kept: of Python's frames only modules, where asked for.
+    fn category(&self, fields: &Fields) -> Option<Category> {
+        let kind = bare(fields.category);
+        Category::of(kind).or_else(|| (self.keep.modules && kind == b"python_function").then_some(Category::Module))
+    }
+
     /// By phase and category it may be an event that is kept.
     fn keeps(&self, fields: &Fields) -> bool {
         match fields.phase {
-            b"\"X\"" => Category::of(bare(fields.category)).is_some(),
-            b"\"s\"" | b"\"f\"" => self.arrows && matches!(fields.category, b"\"ac2g\"" | b"\"async_gpu\""),
+            b"\"X\"" => self.category(fields).is_some(),
+            b"\"s\"" | b"\"f\"" => self.keep.arrows && matches!(fields.category, b"\"ac2g\"" | b"\"async_gpu\""),
             b"\"M\"" | b"" => true,
             _ => false,
         }
@@ -204,7 +218,10 @@ impl<'a> Part<'a> {
     }
 
     fn slice(&mut self, fields: &Fields<'a>, uid: u32) {
-        let Some(category) = Category::of(bare(fields.category)) else { return };
+        let Some(category) = self.category(fields) else { return };
+        if category == Category::Module && !bare(fields.name).starts_with(b"nn.Module: ") {
+            return;
+        }
         let Some(start) = nanoseconds(bare(fields.start)) else {
             self.problems.add(Severity::Loss, "an event without a readable time was left out");
             return;

@@ -6,7 +6,7 @@ use crate::event::{Event, Exchange, Lists, NO_TEXT, Queue, Trace};
 use crate::fast::{Numbers, Texts};
 use crate::head::Head;
 use crate::input::Input;
-use crate::part::{End, Part, Piece};
+use crate::part::{End, Keep, Part, Piece};
 use crate::problems::Severity;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -23,6 +23,8 @@ pub struct TraceError(pub String);
 pub struct Reading {
     /// Arrows from launches to kernels are kept: TraceLens's rules need them.
     pub arrows: bool,
+    /// Modules of the model are kept, where the profiler recorded Python's stacks.
+    pub modules: bool,
     /// One thread and small chunks.
     pub low_memory: bool,
     /// Bytes of a chunk, where not the usual.
@@ -45,9 +47,9 @@ pub fn read(source: impl Read + Send, reading: Reading) -> Result<Trace, TraceEr
     }
     let mut head = Head::default();
     let start = head.find_events(first.text())?;
-    let mut collector = Collector::new(reading.arrows);
+    let mut collector = Collector::new(Keep { arrows: reading.arrows, modules: reading.modules });
     let single = first.last || reading.low_memory;
-    let part = Part::parse(first.text(), start, first.last, reading.arrows);
+    let part = Part::parse(first.text(), start, first.last, collector.keep);
     collector.take(&first, part.into());
     let buffer = first.into_buffer();
     let done = match single {
@@ -75,7 +77,7 @@ fn one_after_the_other<R: Read>(
     while !collector.ended
         && let Some(chunk) = chunks.next(std::mem::take(&mut buffer))?
     {
-        let part = Part::parse(chunk.text(), 0, chunk.last, collector.arrows);
+        let part = Part::parse(chunk.text(), 0, chunk.last, collector.keep);
         collector.take(&chunk, part.into());
         buffer = chunk.into_buffer();
     }
@@ -89,7 +91,7 @@ fn in_parallel<R: Read + Send>(
     collector: &mut Collector,
 ) -> Result<(), String> {
     let readers = std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 8);
-    let arrows = collector.arrows;
+    let keep = collector.keep;
     let (hand_out, waiting) = channel();
     let waiting = Mutex::new(waiting);
     std::thread::scope(|scope| {
@@ -113,7 +115,7 @@ fn in_parallel<R: Read + Send>(
             let (waiting, deliver) = (&waiting, deliver.clone());
             scope.spawn(move || {
                 while let Some((number, chunk)) = next_of(waiting) {
-                    let parse = || Piece::from(Part::parse(chunk.text(), 0, chunk.last, arrows));
+                    let parse = || Piece::from(Part::parse(chunk.text(), 0, chunk.last, keep));
                     // A chunk that never comes back would leave the others waiting for its buffer.
                     let piece = std::panic::catch_unwind(std::panic::AssertUnwindSafe(parse)).ok();
                     if deliver.send((number, chunk, piece)).is_err() {
@@ -154,7 +156,7 @@ struct Collector {
     queues: Numbers<Queue>,
     arguments: Numbers<Lists>,
     exchanges: Numbers<Exchange>,
-    arrows: bool,
+    keep: Keep,
     /// The list of events has ended.
     ended: bool,
     /// The beginning of an event whose rest is in the next chunk: a cut was guessed wrongly.
@@ -167,7 +169,7 @@ struct Collector {
 const LARGEST_EVENT: usize = 16 << 20;
 
 impl Collector {
-    fn new(arrows: bool) -> Collector {
+    fn new(keep: Keep) -> Collector {
         Collector {
             trace: Trace::default(),
             texts: Texts::default(),
@@ -175,7 +177,7 @@ impl Collector {
             queues: Numbers::default(),
             arguments: Numbers::default(),
             exchanges: Numbers::default(),
-            arrows,
+            keep,
             ended: false,
             open: Vec::new(),
             read_again: 0,
@@ -195,7 +197,7 @@ impl Collector {
         // What is read again and again without coming to an end is no event.
         self.read_again += text.len();
         let last = chunk.last || text.len() > LARGEST_EVENT || self.read_again > 16 * LARGEST_EVENT;
-        let piece: Piece = Part::parse(&text, 0, last, self.arrows).into();
+        let piece: Piece = Part::parse(&text, 0, last, self.keep).into();
         self.settle(piece, &text);
     }
 
@@ -283,7 +285,8 @@ mod tests {
         assert!(whole.problems.list().is_empty(), "{:?}", whole.problems.list());
         for chunk in [100, 333, 1000, 5000] {
             for low_memory in [false, true] {
-                let pieces = read(text.as_bytes(), Reading { chunk: Some(chunk), low_memory, arrows: false }).unwrap();
+                let pieces =
+                    read(text.as_bytes(), Reading { chunk: Some(chunk), low_memory, ..Reading::default() }).unwrap();
                 assert!(essence(&pieces) == essence(&whole), "{chunk}");
                 assert!(pieces.problems.list().is_empty());
             }

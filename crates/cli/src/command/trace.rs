@@ -8,8 +8,8 @@ use crate::output::{Format, OutputArgs};
 use clap::ValueEnum;
 use gemwright_core::{Catalog, Chip, Table};
 use gemwright_report as report;
-use gemwright_trace::tables::all;
-use gemwright_trace::{Analysis, Mode, Ranks, Reading, Time, Trace, calls};
+use gemwright_trace::tables::{all, by_module};
+use gemwright_trace::{Analysis, Category, Mode, Ranks, Reading, Time, Trace, calls};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,9 @@ pub struct Args {
     /// The chip it ran on, for the roofs [default: as the trace says]
     #[arg(long, value_name = "CHIP", conflicts_with = "compat")]
     on: Option<String>,
+    /// GPU time by module too, where the trace has Python stacks
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "compat")]
+    by: Option<By>,
     /// Read with one thread and little memory
     #[arg(long)]
     low_memory: bool,
@@ -52,6 +55,11 @@ pub struct Args {
     compat: Option<Compat>,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Module,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -172,7 +180,7 @@ fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
 }
 
 fn reading(args: &Args) -> Reading {
-    Reading { arrows: args.compat.is_some(), low_memory: args.low_memory, chunk: None }
+    Reading { arrows: args.compat.is_some(), modules: args.by.is_some(), low_memory: args.low_memory, chunk: None }
 }
 
 /// A folder for the tables of one file of several, named like it.
@@ -198,6 +206,13 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
     }
     let chip = chip(args, trace)?;
     let mut tables = all(&analysis, chip.as_ref());
+    if args.by == Some(By::Module) {
+        tables.push(("by_module".into(), by_module(&analysis)));
+        if !trace.events.iter().any(|e| e.category == Category::Module) {
+            let cure = "the trace has no modules: record it with with_stack=True or with_modules=True";
+            args.output.warn(&[cure.to_string()]);
+        }
+    }
     tables.extend(problem_table(&analysis).map(|table| ("problems".to_string(), table)));
     answer(args, file, folder, &analysis, &tables)
 }

@@ -7,7 +7,7 @@ use gemwright_trace::tables::Timeline;
 use gemwright_trace::{Analysis, Mode, Time};
 
 /// Of each table the columns that answer: name in the table, name on the screen.
-const SHOWN: [(&str, &[(&str, &str)]); 4] = [
+const SHOWN: [(&str, &[(&str, &str)]); 5] = [
     ("ops_summary_by_category", &[("op category", "category"), ("Count", "count"), TIME, OWN_TIME, SHARE]),
     ("ops_summary", &[("name", "operation"), ("Count", "count"), TIME, OWN_TIME, SHARE]),
     (
@@ -20,13 +20,23 @@ const SHOWN: [(&str, &[(&str, &str)]); 4] = [
             ("Percent of kernels time (%)", "%"),
         ],
     ),
+    (
+        "by_module",
+        &[
+            ("module", "module"),
+            ("instances", "instances"),
+            ("forward_kernel_time_ms", "forward, ms"),
+            ("backward_kernel_time_ms", "backward, ms"),
+            ("Percentage (%)", "%"),
+        ],
+    ),
     ("host_ops", &[("name", "on the host"), ("Count", "count"), ("self_host_time_ms", "ms"), ("Percentage (%)", "%")]),
 ];
 /// What an operation took, or where that is known its own part of the busy time.
 const TIME: (&str, &str) = ("total_direct_kernel_time_ms", "ms");
 const OWN_TIME: (&str, &str) = ("busy_time_ms", "ms");
 const SHARE: (&str, &str) = ("Percentage (%)", "%");
-const ROWS: usize = 8;
+const ROWS: usize = 6;
 
 /// How long, how busy, on what, which operations, which kernels, what is suspicious.
 pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: &[(String, Table)]) -> String {

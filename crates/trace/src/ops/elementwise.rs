@@ -18,6 +18,7 @@ fn each(name: &str) -> Option<Each> {
         "neg" | "abs" | "exp" | "log" | "sqrt" | "tanh" | "sin" | "cos" | "erf" | "relu" | "clamp_min"
         | "clamp_max" | "reciprocal" | "square" | "floor" | "ceil" | "round" | "log2" | "exp2" | "log1p" | "sign"
         | "trunc" => of(1, 1.0),
+        "elu" => of(1, 3.0),
         "rsqrt" | "clamp" | "leaky_relu" | "hardtanh" => of(1, 2.0),
         // 1 / (1 + exp(-x)): neg, exp, add, div; silu is x times that without one division more.
         "sigmoid" | "silu" => of(1, 4.0),

@@ -11,6 +11,9 @@ pub fn cost(name: &str, arguments: &Arguments, kernel: &str) -> Found {
         "aten::flip" | "aten::roll" => duplicate(arguments),
         "aten::fill_" | "aten::zero_" | "aten::normal_" | "aten::uniform_" | "aten::random_" | "aten::bernoulli_"
         | "aten::exponential_" => fill(arguments),
+        "aten::arange" | "aten::linspace" => made(arguments),
+        "aten::item" | "aten::_local_scalar_dense" => one_element(arguments),
+        "aten::replication_pad1d" | "aten::replication_pad2d" | "aten::replication_pad3d" => padded(arguments),
         "aten::cat" | "aten::stack" => concatenation(arguments, kernel),
         "aten::embedding" => picked(arguments, 0, 1),
         "aten::index_select" => picked(arguments, 0, 2),
@@ -50,6 +53,29 @@ fn read_only(arguments: &Arguments) -> Result<Cost, String> {
 fn fill(arguments: &Arguments) -> Result<Cost, String> {
     let into = Operand::needed(arguments, 0)?;
     moved(into.bytes(), &into.dtype)
+}
+
+/// Numbers in a row, written into the tensor that was given.
+fn made(arguments: &Arguments) -> Result<Cost, String> {
+    let given = (0..arguments.len()).rev().filter_map(|at| Operand::at(arguments, at)).find(|o| !o.size.is_empty());
+    let into = given.ok_or("the size of its result was not recorded")?;
+    moved(into.bytes(), &into.dtype)
+}
+
+fn one_element(arguments: &Arguments) -> Result<Cost, String> {
+    let from = Operand::needed(arguments, 0)?;
+    moved(2.0 * from.element, &from.dtype)
+}
+
+/// Pairs of numbers, the innermost dimension first.
+fn padded(arguments: &Arguments) -> Result<Cost, String> {
+    let from = Operand::needed(arguments, 0)?;
+    let mut size = from.size.clone();
+    for (i, both) in arguments.list(1)?.chunks_exact(2).enumerate() {
+        let place = size.len().checked_sub(1 + i).ok_or("it pads more dimensions than there are")?;
+        size[place] += both[0] + both[1];
+    }
+    moved(from.bytes() + from.like(&size).bytes(), &from.dtype)
 }
 
 /// All parts read and written. Their type is not recorded; the kernel is made for the size of an element.

@@ -27,6 +27,7 @@ fn row(name: &str) -> Option<Row> {
         "aten::_softmax_backward_data" | "aten::_log_softmax_backward_data" => of(&[0, 1], 4.0, &[], &[]),
         // Mean (1), variance (3), minus mean times factor (2), weight and bias (2).
         "aten::native_layer_norm" | "aten::layer_norm" => of(&[0], 8.0, &[2, 3], &[]),
+        "aiter::_groupnorm_run" => of(&[0], 8.0, &[2, 3], &[]),
         "aten::native_group_norm" | "aten::group_norm" => of(&[0], 8.0, &[1, 2, 3], &[]),
         "aten::native_batch_norm"
         | "aten::batch_norm"
