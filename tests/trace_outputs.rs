@@ -131,3 +131,51 @@ fn a_folder_that_cannot_be_written_is_named() {
         assert!(code == Some(2) && message.contains("/dev/null/x"), "{option}: {message}");
     }
 }
+
+/// Every file of a folder by its name.
+fn files(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|path| path.is_file());
+    entries
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_string(), std::fs::read(&path).unwrap()))
+        .collect()
+}
+
+/// Ranks reduced one by one and joined in any order are the same to the byte as read all at once.
+#[test]
+fn mapped_and_joined_is_read_at_once() {
+    let out = scratch("parts");
+    let folder = traces("synth_ranks4").parent().unwrap().to_path_buf();
+    let trace = |rank: usize| folder.join(format!("rank{rank}.json.gz")).display().to_string();
+    let part = |rank: usize| out.join(format!("part{rank}.parquet")).display().to_string();
+    for rank in 0..4 {
+        let (code, _, message) = run(&["map", &trace(rank), "-o", &part(rank)]);
+        assert_eq!(code, Some(0), "{message}");
+    }
+    for ranks in [&[2][..], &[0, 1], &[3, 1], &[0, 1, 2, 3], &[2, 0, 3, 1]] {
+        let (at_once, joined) = (out.join("at-once"), out.join("joined"));
+        for folder in [&at_once, &joined] {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        let traces: Vec<String> = sorted.iter().map(|rank| trace(*rank)).collect();
+        let parts: Vec<String> = ranks.iter().map(|rank| part(*rank)).collect();
+        let csv = |folder: &Path| ["--csv".to_string(), folder.display().to_string()];
+        let words = |list: &[String], folder: &Path| [list, &csv(folder)].concat();
+        if ranks.len() > 1 {
+            let words = words(&traces, &at_once);
+            assert_eq!(run(&words.iter().map(String::as_str).collect::<Vec<_>>()).0, Some(0));
+        }
+        let words = [vec!["join".to_string()], words(&parts, &joined)].concat();
+        let (code, text, message) = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{message}");
+        assert!(text.starts_with(&format!("{} ranks", ranks.len())), "{text}");
+        let joined = files(&joined);
+        assert!(joined.len() >= 8, "{:?}", joined.keys());
+        if ranks.len() > 1 {
+            assert!(files(&at_once) == joined, "{ranks:?}: {:?}", joined.keys());
+        }
+    }
+    let (code, _, message) = run(&["join", &trace(0)]);
+    assert!(code == Some(2) && message.contains("no parquet file"), "{message}");
+}

@@ -6,7 +6,9 @@ use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
+use parquet::record::Field;
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
@@ -29,6 +31,31 @@ fn kind(table: &Table, column: usize) -> Kind {
         };
     }
     kind
+}
+
+/// A file of columns as a table again.
+pub fn from_parquet(bytes: Vec<u8>) -> Result<Table, String> {
+    let reader =
+        SerializedFileReader::new(bytes::Bytes::from(bytes)).map_err(|e| format!("is no parquet file: {e}"))?;
+    let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    let names: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+    let mut table = Table::new(&names);
+    for row in reader.get_row_iter(None).map_err(|e| e.to_string())? {
+        let row = row.map_err(|e| e.to_string())?;
+        let cell = |(_, field): (&String, &Field)| match field {
+            Field::Str(text) => Cell::Text(text.clone()),
+            Field::Long(value) if *value >= 0 => Cell::Integer(*value as u128),
+            Field::Long(value) => Cell::Text(value.to_string()),
+            Field::Double(value) => Cell::shown(*value, value.to_string()),
+            _ => Cell::Empty,
+        };
+        let cells: Vec<Cell> = row.get_column_iter().map(cell).collect();
+        if cells.len() != table.columns.len() {
+            return Err("its columns are nested".into());
+        }
+        table.row(cells);
+    }
+    Ok(table)
 }
 
 /// The bytes of the file.

@@ -8,7 +8,7 @@ mod roofline;
 mod workload_json;
 mod xlsx;
 
-pub use columns::parquet;
+pub use columns::{from_parquet, parquet};
 pub use explanation::{explanation_json, explanation_text};
 pub use number::{bytes, count, flops, operations, percent, seconds, significant};
 pub use render::{csv, json_rows, markdown, terminal};

@@ -7,4 +7,6 @@ pub mod man;
 pub mod model;
 pub mod roof;
 pub mod trace;
+mod trace_files;
+mod trace_ranks;
 mod trace_screen;

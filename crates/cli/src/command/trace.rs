@@ -1,5 +1,7 @@
 //! `gemwright trace`: where the GPU's time went, from a profiler's trace.
 
+use super::trace_files::{TableFiles, Tables, json_tables, write};
+use super::trace_ranks::{self, Action, rank_numbers};
 use super::trace_screen::screen;
 use crate::chips::chips;
 use crate::error::Error;
@@ -9,7 +11,7 @@ use clap::ValueEnum;
 use gemwright_core::{Catalog, Chip, Table};
 use gemwright_report as report;
 use gemwright_trace::tables::{all, by_module};
-use gemwright_trace::{Analysis, Category, Mode, Ranks, Reading, Time, Trace, calls};
+use gemwright_trace::{Analysis, Category, Mode, Partial, Ranks, Reading, Time, Trace, calls, join};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -19,25 +21,21 @@ Examples:
   gemwright trace run.json.gz --csv tables/ --xlsx report.xlsx
   gemwright trace run.json.gz --save run.workload.json       its products, for roof and the other commands
   gemwright trace run.json.gz --compat tracelens --csv tables/
-  gemwright trace rank*.json.gz --csv tables/                 a folder for each file
+  gemwright trace rank*.json.gz --csv tables/                 a folder for each rank, and all of them together
+  gemwright trace map rank3.json.gz -o rank3.parquet          one rank where its trace is; join them with `trace join`
   zcat run.json.gz | gemwright trace - --format json";
 
 /// Where the GPU's time went, from a PyTorch profiler trace
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// Traces: .json, .json.gz, .json.zst, or - for stdin
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Write every table into this folder, one CSV file each
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
-    /// Write every table into this workbook, one sheet each
-    #[arg(long, value_name = "FILE")]
-    xlsx: Option<PathBuf>,
-    /// Write every table into this folder, one parquet file each
-    #[arg(long, value_name = "DIR")]
-    parquet: Option<PathBuf>,
+    #[command(flatten)]
+    tables: TableFiles,
     /// Keep the products, their counts and times as a workload, which other commands take
     #[arg(long, value_name = "FILE", conflicts_with = "compat")]
     save: Option<PathBuf>,
@@ -67,9 +65,6 @@ enum Compat {
     Tracelens,
 }
 
-/// Tables with their names.
-type Tables = Vec<(String, Table)>;
-
 /// What one file gives: the screen, or JSON.
 enum Answer {
     Text(String),
@@ -77,11 +72,14 @@ enum Answer {
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
+    if let Some(action) = &args.action {
+        return trace_ranks::run(action);
+    }
     if args.output.format == Format::Csv {
         return Err(Error::Usage("several tables do not fit into one CSV: give --csv DIR".into()));
     }
     let single = args.files.len() == 1;
-    if !single && (args.xlsx.is_some() || args.save.is_some()) {
+    if !single && (args.tables.xlsx.is_some() || args.save.is_some()) {
         return Err(Error::Usage("--xlsx and --save hold one trace: give one FILE".into()));
     }
     if !single && args.compat.is_some() {
@@ -89,20 +87,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let mut answers = Vec::new();
     let mut folders = Vec::new();
-    let mut ranks = Ranks::default();
-    let mut zero = None;
+    let mut parts = Vec::new();
     for (file, rank) in args.files.iter().zip(rank_numbers(&args.files)) {
         let folder = if single { PathBuf::new() } else { folder_of(file, &mut folders) };
         let trace = observe(file, reading(args), args.output.quiet)?;
         answers.push((file, one(args, file, &folder, &trace)?));
         if !single {
-            let first = trace.events.first().map_or(0, |e| e.start);
-            ranks.add(rank, &trace, *zero.get_or_insert(first));
+            parts.push(Partial::of(rank, &Analysis::new(&trace, Mode::Exact)));
         }
     }
-    let exchanges = ranks.finish().tables();
+    let together = join(parts);
     if !single {
-        write_tables(args, Path::new(""), &exchanges)?;
+        args.tables.write(Path::new(""), &together)?;
     }
     let mut text = Vec::new();
     let mut list = Vec::new();
@@ -116,12 +112,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match (args.output.format, list) {
         (Format::Json, mut list) if single => args.output.write(&list.remove(0).to_string()),
         (Format::Json, list) => {
-            let answer = json!({"format": 1, "traces": list, "tables": json_tables(&exchanges)});
+            let answer = json!({"format": 1, "traces": list, "tables": json_tables(&together)});
             args.output.write(&answer.to_string())
         }
         _ => {
-            if !exchanges.is_empty() {
-                text.push(joined(args, &exchanges));
+            if !single {
+                text.push(trace_ranks::screen(&args.output, args.files.len(), &together));
             }
             args.output.write(&text.join("\n\n"))
         }
@@ -135,34 +131,11 @@ fn ranks(args: &Args) -> Result<(), Error> {
         ranks.add(rank, &observe(file, reading(args), args.output.quiet)?, 0);
     }
     let tables = ranks.finish().tables();
-    write_tables(args, Path::new(""), &tables)?;
+    args.tables.write(Path::new(""), &tables)?;
     match args.output.format {
         Format::Json => args.output.write(&json!({"format": 1, "tables": json_tables(&tables)}).to_string()),
-        _ => args.output.write(&joined(args, &tables)),
+        _ => args.output.write(&trace_ranks::screen(&args.output, args.files.len(), &tables)),
     }
-}
-
-fn json_tables(tables: &Tables) -> Map<String, Value> {
-    tables.iter().map(|(name, table)| (name.clone(), report::json_rows(table))).collect()
-}
-
-/// Who waits for whom, and what the exchanges take.
-fn joined(args: &Args, tables: &Tables) -> String {
-    let shown = tables.iter().filter(|(name, _)| name == "straggler_summary" || name == "nccl_summary_implicit_sync");
-    let text: Vec<String> = shown.map(|(_, table)| args.output.table(table)).collect();
-    format!("{} ranks\n\n{}", args.files.len(), text.join("\n"))
-}
-
-/// The rank of each file: the last number in its name, where those are all different; else its place.
-fn rank_numbers(files: &[PathBuf]) -> Vec<usize> {
-    let number = |file: &PathBuf| {
-        let name = file.file_name()?.to_string_lossy().into_owned();
-        let stem = name.split(".json").next().unwrap_or(&name).to_string();
-        stem.split(|c: char| !c.is_ascii_digit()).rfind(|word| !word.is_empty())?.parse().ok()
-    };
-    let found: Option<Vec<usize>> = files.iter().map(number).collect();
-    let different = |list: &Vec<usize>| list.iter().collect::<std::collections::HashSet<_>>().len() == list.len();
-    found.filter(different).unwrap_or_else(|| (0..files.len()).collect())
 }
 
 /// The chip that was asked for, or the one the trace names; a warning where neither is known.
@@ -225,44 +198,6 @@ fn problem_table<T: Time>(analysis: &Analysis<'_, T>) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    std::fs::write(path, bytes).map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
-}
-
-/// One file a table, in a folder that is made where it is missing.
-fn write_all(
-    folder: &Path,
-    end: &str,
-    tables: &Tables,
-    bytes: impl Fn(&Table) -> Result<Vec<u8>, String>,
-) -> Result<(), Error> {
-    let wrong = |path: &Path, why: String| Error::File { path: path.display().to_string(), why };
-    std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e.to_string()))?;
-    for (name, table) in tables {
-        let path = folder.join(format!("{name}.{end}"));
-        write(&path, &bytes(table).map_err(|why| wrong(&path, why))?)?;
-    }
-    Ok(())
-}
-
-/// Into every folder and file that was asked for.
-fn write_tables(args: &Args, folder: &Path, tables: &Tables) -> Result<(), Error> {
-    if let Some(base) = &args.csv {
-        // What pandas writes of a table without columns.
-        let text = |table: &Table| if table.columns.is_empty() { "\n".into() } else { report::csv(table) };
-        write_all(&base.join(folder), "csv", tables, |table| Ok(text(table).into_bytes()))?;
-    }
-    if let Some(base) = &args.parquet {
-        write_all(&base.join(folder), "parquet", tables, report::parquet)?;
-    }
-    if let Some(path) = &args.xlsx {
-        let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (name.as_str(), table)).collect();
-        let wrong = |why: String| Error::File { path: path.display().to_string(), why };
-        write(path, &report::xlsx(&sheets).map_err(wrong)?)?;
-    }
-    Ok(())
-}
-
 fn answer<T: Time>(
     args: &Args,
     file: &Path,
@@ -270,7 +205,7 @@ fn answer<T: Time>(
     analysis: &Analysis<'_, T>,
     tables: &Tables,
 ) -> Result<Answer, Error> {
-    write_tables(args, folder, tables)?;
+    args.tables.write(folder, tables)?;
     if args.output.format != Format::Json {
         return Ok(Answer::Text(screen(&args.output, analysis, tables)));
     }

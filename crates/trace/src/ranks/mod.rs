@@ -1,7 +1,7 @@
 //! Exchanges of several ranks put side by side: who waited for whom, and how fast they were.
 
 use crate::category::is_communication;
-use crate::event::{Category, Trace};
+use crate::event::{Category, Event, Trace};
 use crate::interval::order;
 use crate::number::microseconds;
 use crate::python::literal;
@@ -16,12 +16,14 @@ mod uneven;
 
 pub use single::{coll_analysis, collectives};
 
+/// Group, ranks, kind, size of the group, type, elements in and out, splits in and out.
+pub(crate) type Facts = [Option<String>; 9];
+
 /// One exchange on one rank.
 #[derive(Debug, Clone)]
 struct Exchange {
     rank: usize,
-    /// Group, ranks, kind, size of the group, type, elements in and out, splits in and out.
-    facts: [Option<String>; 9],
+    facts: Facts,
     stream: Option<i64>,
     start: f64,
     time: f64,
@@ -129,6 +131,17 @@ fn named(pairs: Vec<(&str, Cell)>) -> Vec<(String, Cell)> {
 }
 
 impl Ranks {
+    /// None yet; so many GPUs are in a node.
+    pub(crate) fn with_gpus(per_node: Option<usize>) -> Ranks {
+        Ranks { exchanges: Vec::new(), per_node }
+    }
+
+    /// One exchange more, in nanoseconds.
+    pub(crate) fn push(&mut self, rank: usize, facts: Facts, stream: Option<i64>, start: i64, duration: i64) {
+        let (start, time) = (microseconds(start), microseconds(duration));
+        self.exchanges.push(Exchange { rank, facts, stream, start, time, index: 0, id: String::new() });
+    }
+
     /// One rank more. Times count from `zero`, in nanoseconds: TraceLens's from the clock's own, which rounds
     /// them where that is of the day.
     pub fn add(&mut self, rank: usize, trace: &Trace, zero: i64) {
@@ -279,7 +292,8 @@ impl Ranks {
     }
 }
 
-fn exchanges_of(rank: usize, trace: &Trace, zero: i64) -> Vec<Exchange> {
+/// Kernels that exchange data, with what the profiler wrote of it.
+pub(crate) fn facts_of(trace: &Trace) -> Vec<(&Event, Facts)> {
     let communicates: Vec<bool> = trace.texts.iter().map(|name| is_communication(name)).collect();
     let mut found = Vec::new();
     for event in trace.events.iter().filter(|e| e.category == Category::Kernel) {
@@ -287,21 +301,21 @@ fn exchanges_of(rank: usize, trace: &Trace, zero: i64) -> Vec<Exchange> {
         if !tied || !communicates[event.name as usize] {
             continue;
         }
-        let mut facts: [Option<String>; 9] =
-            std::array::from_fn(|i| trace.exchange(event, i).filter(|v| *v != b"null").map(plain));
+        let mut facts: Facts = std::array::from_fn(|i| trace.exchange(event, i).filter(|v| *v != b"null").map(plain));
         let name = String::from_utf8_lossy(&trace.texts[event.name as usize]).to_lowercase();
         if facts[KIND].is_none() && name.contains("cross_device_reduce") {
             facts[KIND] = Some("allreduce".into());
         }
-        found.push(Exchange {
-            rank,
-            facts,
-            stream: trace.queue(event).stream.get(),
-            start: microseconds(event.start.saturating_sub(zero)),
-            time: microseconds(event.duration),
-            index: 0,
-            id: String::new(),
-        });
+        found.push((event, facts));
     }
     found
+}
+
+fn exchanges_of(rank: usize, trace: &Trace, zero: i64) -> Vec<Exchange> {
+    let mut ranks = Ranks::default();
+    for (event, facts) in facts_of(trace) {
+        let stream = trace.queue(event).stream.get();
+        ranks.push(rank, facts, stream, event.start.saturating_sub(zero), event.duration);
+    }
+    ranks.exchanges
 }

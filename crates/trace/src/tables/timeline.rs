@@ -96,7 +96,8 @@ impl Timeline {
         }
     }
 
-    fn rows(&self) -> [(&'static str, f64); 8] {
+    /// Its parts by the names of the table, in microseconds.
+    pub fn rows(&self) -> [(&'static str, f64); 8] {
         [
             ("computation_time", self.computation),
             ("exposed_comm_time", self.exposed_communication),
