@@ -344,3 +344,49 @@ fn time_by_module_holds_forward_and_backward() {
         (sum("by_module", "kernel_time_ms") - sum("unified_perf_summary", "Kernel Time (µs)_sum") / 1e3).abs() < 1e-6
     );
 }
+
+/// Families hold the rows of the unified table once each, products with extents and flags.
+#[test]
+fn families_are_parts_of_the_unified_table() {
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/traces/h200_gpt3xl_train/trace.json.gz");
+    let ours = tables(&std::fs::read(file).unwrap(), &[]);
+    let gemm = rows(&ours, "GEMM");
+    let found = gemm.iter().find(|row| row["param: M"] == 8192).unwrap();
+    assert_eq!([&found["param: N"], &found["param: K"], &found["operation_count"]], [2048, 10240, 24]);
+    assert_eq!([&found["transa"], &found["transb"]], ["N", "T"]);
+    let mut seen = std::collections::BTreeSet::new();
+    for family in
+        ["GEMM", "SDPA_fwd", "SDPA_bwd", "UnaryElementwise", "BinaryElementwise", "Normalization", "Reduce", "Softmax"]
+    {
+        for row in rows(&ours, family) {
+            assert!(seen.insert((row["name"].to_string(), row["ex_UID"].to_string())), "{row}");
+        }
+    }
+    // Busy and overlapped are all durations.
+    let time = |kind: &str| number(&row(&ours, "gpu_timeline", "type", kind)["time ms"]);
+    let all: f64 = rows(&ours, "unified_perf_summary").iter().map(|r| number(&r["Kernel Time (µs)_sum"])).sum();
+    assert!((time("busy_time") + time("overlapped_time") - all / 1e3).abs() < 1e-6);
+}
+
+/// The traces of a folder are ranks.
+#[test]
+fn a_folder_is_the_traces_in_it() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/traces/synth_ranks4");
+    let run = |words: &[&str]| {
+        let done =
+            std::process::Command::new(env!("CARGO_BIN_EXE_gemwright")).arg("trace").args(words).output().unwrap();
+        (
+            done.status.code(),
+            String::from_utf8_lossy(&done.stdout).into_owned(),
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        )
+    };
+    let (code, text, message) = run(&[folder.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(code, Some(0), "{message}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["traces"].as_array().unwrap().len(), 4);
+    assert_eq!(answer["tables"]["straggler_summary"].as_array().unwrap().len(), 4);
+    let (code, _, message) = run(&[folder.parent().unwrap().to_str().unwrap()]);
+    assert!(code == Some(2) && message.contains("is in this folder"), "{message}");
+}

@@ -31,9 +31,9 @@ Examples:
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Traces: .json, .json.gz, .json.zst, or - for stdin
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
+    /// Traces: .json, .json.gz, .json.zst, folders of such, or - for stdin
+    #[arg(value_name = "FILE|DIR", required = true)]
+    paths: Vec<PathBuf>,
     #[command(flatten)]
     tables: TableFiles,
     /// Keep the products, their counts and times as a workload, which other commands take
@@ -78,17 +78,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.output.format == Format::Csv {
         return Err(Error::Usage("several tables do not fit into one CSV: give --csv DIR".into()));
     }
-    let single = args.files.len() == 1;
+    let files = traces(&args.paths)?;
+    let single = files.len() == 1;
     if !single && (args.tables.xlsx.is_some() || args.save.is_some()) {
         return Err(Error::Usage("--xlsx and --save hold one trace: give one FILE".into()));
     }
     if !single && args.compat.is_some() {
-        return ranks(args);
+        return ranks(args, &files);
     }
     let mut answers = Vec::new();
     let mut folders = Vec::new();
     let mut parts = Vec::new();
-    for (file, rank) in args.files.iter().zip(rank_numbers(&args.files)) {
+    for (file, rank) in files.iter().zip(rank_numbers(&files)) {
         let folder = if single { PathBuf::new() } else { folder_of(file, &mut folders) };
         let trace = observe(file, reading(args), args.output.quiet)?;
         answers.push((file, one(args, file, &folder, &trace)?));
@@ -117,7 +118,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         _ => {
             if !single {
-                text.push(trace_ranks::screen(&args.output, args.files.len(), &together));
+                text.push(trace_ranks::screen(&args.output, files.len(), &together));
             }
             args.output.write(&text.join("\n\n"))
         }
@@ -125,16 +126,16 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// TraceLens's report of many ranks: their exchanges side by side.
-fn ranks(args: &Args) -> Result<(), Error> {
+fn ranks(args: &Args, files: &[PathBuf]) -> Result<(), Error> {
     let mut ranks = Ranks::default();
-    for (file, rank) in args.files.iter().zip(rank_numbers(&args.files)) {
+    for (file, rank) in files.iter().zip(rank_numbers(files)) {
         ranks.add(rank, &observe(file, reading(args), args.output.quiet)?, 0);
     }
     let tables = ranks.finish().tables();
     args.tables.write(Path::new(""), &tables)?;
     match args.output.format {
         Format::Json => args.output.write(&json!({"format": 1, "tables": json_tables(&tables)}).to_string()),
-        _ => args.output.write(&trace_ranks::screen(&args.output, args.files.len(), &tables)),
+        _ => args.output.write(&trace_ranks::screen(&args.output, files.len(), &tables)),
     }
 }
 
@@ -154,6 +155,28 @@ fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
 
 fn reading(args: &Args) -> Reading {
     Reading { arrows: args.compat.is_some(), modules: args.by.is_some(), low_memory: args.low_memory, chunk: None }
+}
+
+/// The files that are named, and the traces in the folders that are, by name.
+fn traces(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let wrong = |why: String| Error::File { path: path.display().to_string(), why };
+        let entries = std::fs::read_dir(path).map_err(|e| wrong(e.to_string()))?;
+        let ends = [".json", ".json.gz", ".json.zst"];
+        let is_trace = |file: &PathBuf| ends.iter().any(|end| file.to_string_lossy().ends_with(end));
+        let mut found: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).filter(is_trace).collect();
+        if found.is_empty() {
+            return Err(wrong("no .json, .json.gz or .json.zst is in this folder".into()));
+        }
+        found.sort();
+        files.append(&mut found);
+    }
+    Ok(files)
 }
 
 /// A folder for the tables of one file of several, named like it.

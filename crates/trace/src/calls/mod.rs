@@ -15,7 +15,7 @@ use crate::nest::NONE;
 use crate::scan::unescaped;
 pub(crate) use arguments::Arguments;
 use gemwright_core::blas::{self, Backend, BlasCall, Settings, Stack, Step, Trans};
-use gemwright_core::{Call, Measured, MeasuredKernel, Op, Operands, Pass, Source, Workload};
+use gemwright_core::{Call, Cell, Measured, MeasuredKernel, Op, Operands, Pass, Source, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,6 +33,35 @@ pub(crate) fn operands_of(name: &str, arguments: &Arguments) -> Read {
     product::read(name, arguments)
         .or_else(|| convolution::read(name, arguments))
         .or_else(|| attention::read_as(name, arguments, attention::direct(name)))
+}
+
+/// Batch, M, N, K and the flags of the library's call, of an operation that is a plain product.
+pub(crate) fn product_cells(name: &str, arguments: &Arguments, settings: Settings) -> Vec<Cell> {
+    let Some(Ok((op, operands))) = operands_of(name, arguments) else { return vec![Cell::Empty; 6] };
+    let call = Call {
+        op,
+        pass: Pass::Forward,
+        module: "".into(),
+        operands,
+        scales: None,
+        inside: false,
+        count: 1,
+        measured: None,
+    };
+    let extents = call.product().map(|p| [p.batch, p.m, p.n, p.k]);
+    let mut cells: Vec<Cell> = (0..4).map(|i| extents.map(|e| e[i]).into()).collect();
+    let flag = |t: Trans| if t == Trans::T { "T" } else { "N" };
+    let flags = call.blas_steps(settings).iter().find_map(gemm_flags);
+    cells.extend([flags.map(|(a, _)| flag(a)).into(), flags.map(|(_, b)| flag(b)).into()]);
+    cells
+}
+
+/// The flags of a product that is handed to the library.
+fn gemm_flags(step: &Step) -> Option<(Trans, Trans)> {
+    match step {
+        Step::Blas(BlasCall { arguments: blas::Arguments::Gemm(gemm), .. }) => Some((gemm.transa, gemm.transb)),
+        _ => None,
+    }
 }
 
 /// What stands around an event on the host.
@@ -262,11 +291,7 @@ fn disagreements(workload: &Workload, settings: Settings) -> Option<String> {
     let mut wrong = 0;
     for call in workload.calls() {
         let steps = call.blas_steps(settings);
-        let gemm = |step: &Step| match step {
-            Step::Blas(BlasCall { arguments: blas::Arguments::Gemm(gemm), .. }) => Some((gemm.transa, gemm.transb)),
-            _ => None,
-        };
-        let Some((transa, transb)) = steps.iter().find_map(gemm) else { continue };
+        let Some((transa, transb)) = steps.iter().find_map(gemm_flags) else { continue };
         let kernels = call.measured.iter().flat_map(|m| &m.kernels);
         let Some((kernel, named)) = kernels.clone().find_map(|k| flags::flags(&k.name).map(|f| (&k.name, f))) else {
             continue;

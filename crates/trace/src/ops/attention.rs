@@ -37,6 +37,16 @@ pub fn cost(name: &str, arguments: &Arguments) -> Found {
     }
 }
 
+/// The sheet it stands in.
+pub fn family(name: &str) -> Option<&'static str> {
+    let backward = match name {
+        "flash_attn::_flash_attn_varlen_forward" => false,
+        "flash_attn::_flash_attn_varlen_backward" => true,
+        name => layout(name)?.backward,
+    };
+    Some(if backward { "SDPA_bwd" } else { "SDPA_fwd" })
+}
+
 /// Pairs of query and key that are looked at. A causal mask of these libraries is aligned at its lower right
 /// corner: the last query sees every key.
 fn pairs(queries: f64, keys: f64, causal: bool) -> f64 {

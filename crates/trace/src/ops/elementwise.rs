@@ -57,6 +57,16 @@ fn reduction(name: &str) -> Option<f64> {
     })
 }
 
+/// The sheet it stands in.
+pub fn family(name: &str) -> Option<&'static str> {
+    let plain = name.strip_prefix("aten::")?;
+    let stem = plain.strip_suffix('_').unwrap_or(plain);
+    if reduction(stem).is_some() {
+        return Some("Reduce");
+    }
+    each(stem).map(|each| if each.tensors == 1 { "UnaryElementwise" } else { "BinaryElementwise" })
+}
+
 pub fn cost(name: &str, arguments: &Arguments) -> Found {
     let plain = name.strip_prefix("aten::")?;
     let stem = plain.strip_suffix('_').unwrap_or(plain);

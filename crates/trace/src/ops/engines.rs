@@ -60,6 +60,19 @@ pub fn cost(name: &str, arguments: &Arguments) -> Found {
     })
 }
 
+/// The sheet it stands in.
+pub fn family(name: &str) -> Option<&'static str> {
+    let has = |part: &str| name.contains(part);
+    Some(match () {
+        () if has("grouped_gemm") => "GroupedGEMM",
+        () if has("gemm") || has("scaled_mm") || has("linear_matmul") => "GEMM",
+        () if has("rmsnorm") || has("rms_norm") => "Normalization",
+        () if has("moe_stage") => "MoE",
+        () if has("rotary") || has("RoPE") => "RoPE",
+        () => return None,
+    })
+}
+
 /// The result is of the type that is asked for, by PyTorch's number of it.
 fn scaled_as(arguments: &Arguments, at: usize) -> Result<Cost, String> {
     let cost = scaled(arguments)?;

@@ -12,7 +12,7 @@ mod rows;
 mod triton;
 
 use crate::calls::{Arguments, operands_of};
-use gemwright_core::{Call, Operands, Pass};
+use gemwright_core::{Call, Op, Operands, Pass};
 
 /// Which part of a chip works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,24 @@ pub struct Cost {
     pub unit: Unit,
     /// The profiler's name of the type it computes in.
     pub dtype: String,
+}
+
+/// The family an operation belongs to: the name of its sheet.
+pub fn family(name: &str, arguments: &Arguments) -> Option<&'static str> {
+    if let Some(found) = operands_of(name, arguments) {
+        return found.ok().map(|(op, _)| match op {
+            Op::Mm | Op::Addmm | Op::Bmm | Op::Baddbmm => "GEMM",
+            Op::GroupedMm => "GroupedGEMM",
+            Op::Convolution => "CONV_fwd",
+            Op::ConvolutionBackward => "CONV_bwd",
+            Op::Attention => "SDPA_fwd",
+            Op::AttentionBackward => "SDPA_bwd",
+        });
+    }
+    attention::family(name)
+        .or_else(|| elementwise::family(name))
+        .or_else(|| rows::family(name))
+        .or_else(|| engines::family(name))
 }
 
 /// `None`: not an operation of this family.

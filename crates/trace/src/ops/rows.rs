@@ -49,6 +49,11 @@ fn row(name: &str) -> Option<Row> {
     }
 }
 
+/// The sheet it stands in.
+pub fn family(name: &str) -> Option<&'static str> {
+    row(name).map(|_| if name.contains("softmax") { "Softmax" } else { "Normalization" })
+}
+
 pub fn cost(name: &str, arguments: &Arguments) -> Found {
     if let Some(mut row) = row(name) {
         if uses_kept(name, arguments) {

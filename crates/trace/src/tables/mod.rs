@@ -47,11 +47,13 @@ pub fn all<T: Time>(analysis: &Analysis<'_, T>, chip: Option<&Chip>) -> Vec<(Str
             Mode::TraceLens => Vec::new(),
             Mode::Exact => {
                 let roofs = Roofs::of(analysis, &timeline, chip);
-                vec![
+                let mut list = vec![
                     ("unified_perf_summary".into(), roofs.unified),
                     ("unmodelled".into(), roofs.unmodelled),
                     ("coll_analysis".into(), crate::ranks::collectives(analysis.trace)),
-                ]
+                ];
+                list.extend(roofs.families.into_iter().map(|(name, table)| (name.to_string(), table)));
+                list
             }
         });
         (plain(analysis, &timeline, with_operations), models.join().unwrap_or_default())
@@ -70,7 +72,7 @@ fn plain<T: Time>(
     timeline: &Timeline,
     with_operations: bool,
 ) -> Vec<(&'static str, Table)> {
-    let mut list = vec![("gpu_timeline", gpu_timeline(timeline))];
+    let mut list = vec![("gpu_timeline", gpu_timeline(analysis, timeline))];
     if analysis.mode == Mode::Exact {
         list.push(("gpu_timeline_by_device", gpu_timeline_by_device(analysis)));
     }

@@ -11,7 +11,7 @@ use crate::event::{Category, Event};
 use crate::fast::Map;
 use crate::interval::{Time, order};
 use crate::nest::NONE;
-use crate::ops::{Cost, Unit, cost, opaque};
+use crate::ops::{Cost, Unit, cost, family, opaque};
 use crate::scan::unescaped;
 use gemwright_core::{Cell, Chip, DType, Table};
 use std::sync::Arc;
@@ -75,6 +75,8 @@ impl<T: Time> Models<'_, '_, T> {
 #[allow(missing_docs)]
 pub struct Roofs {
     pub unified: Table,
+    /// The rows of each family, by its name.
+    pub families: Vec<(&'static str, Table)>,
     pub unmodelled: Table,
     /// Of the time of kernels that operations with recorded sizes launched, the share that has a model.
     pub covered: Option<f64>,
@@ -85,7 +87,9 @@ impl Roofs {
     pub fn of<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline, chip: Option<&Chip>) -> Roofs {
         let groups = groups(analysis);
         let covered = covered(analysis, &groups);
-        Roofs { unified: unified(analysis, timeline, &groups, chip), unmodelled: unmodelled(&groups), covered }
+        let unified = unified(analysis, timeline, &groups, chip);
+        let families = families(analysis, &groups, &unified);
+        Roofs { unified, families, unmodelled: unmodelled(&groups), covered }
     }
 }
 
@@ -276,6 +280,34 @@ fn roof_cells(chip: &Chip, group: &Group, s: &Statistics) -> [Cell; 4] {
     let share = if s.mean > 0.0 { number(least / s.mean * 100.0) } else { Cell::Empty };
     let lost = (s.sum - least * group.calls.len() as f64).max(0.0);
     [number(least), bound.into(), share, number(lost / 1e3)]
+}
+
+/// The same rows sorted into families, those of products with extents and flags in front.
+fn families<T: Time>(analysis: &Analysis<'_, T>, groups: &[Group], unified: &Table) -> Vec<(&'static str, Table)> {
+    let settings = crate::calls::settings(analysis);
+    let mut found: Vec<(&'static str, Table)> = Vec::new();
+    for (group, cells) in groups.iter().zip(&unified.rows) {
+        let Some(event) = group.event.filter(|_| group.cost.is_some()) else { continue };
+        let Some(arguments) = Arguments::of(analysis.trace, event) else { continue };
+        let Some(family) = family(&group.name, &arguments) else { continue };
+        let products = matches!(family, "GEMM" | "GroupedGEMM");
+        let place = found.iter().position(|(name, _)| *name == family).unwrap_or_else(|| {
+            let mut columns = unified.columns.clone();
+            if products {
+                let more =
+                    Table::new(&[">param: B", ">param: M", ">param: N", ">param: K", "transa", "transb"]).columns;
+                columns.splice(1..1, more);
+            }
+            found.push((family, Table { columns, rows: Vec::new() }));
+            found.len() - 1
+        });
+        let mut row = cells.clone();
+        if products {
+            row.splice(1..1, crate::calls::product_cells(&group.name, &arguments, settings));
+        }
+        found[place].1.rows.push(row);
+    }
+    found
 }
 
 /// What has no model, and why, the longest first.

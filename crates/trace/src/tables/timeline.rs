@@ -119,11 +119,19 @@ fn window<T: Time>(analysis: &Analysis<'_, T>) -> Option<T> {
     Some(last - first)
 }
 
+/// What of the durations ran at the same time as something else, in microseconds.
+fn overlapped<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> f64 {
+    let all: i64 = analysis.gpu_events().map(|(i, _)| analysis.nanoseconds(i)).sum();
+    (all as f64 / 1e3 - timeline.busy).max(0.0)
+}
+
 /// As a table; empty where there is no GPU event.
-pub fn gpu_timeline(timeline: &Timeline) -> Table {
+/// The default says too how much overlapped: busy time and that are the sum of all durations.
+pub fn gpu_timeline<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline) -> Table {
     let mut table = Table::new(&["type", ">time ms", ">percent"]);
+    let overlap = (analysis.mode == Mode::Exact).then(|| ("overlapped_time", overlapped(analysis, timeline)));
     if timeline.total > 0.0 {
-        for (name, time) in timeline.rows() {
+        for (name, time) in timeline.rows().into_iter().chain(overlap) {
             table.row(vec![name.into(), number(time / 1e3), number(time / timeline.total * 100.0)]);
         }
     }
