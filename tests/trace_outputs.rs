@@ -179,3 +179,31 @@ fn mapped_and_joined_is_read_at_once() {
     let (code, _, message) = run(&["join", &trace(0)]);
     assert!(code == Some(2) && message.contains("no parquet file"), "{message}");
 }
+
+/// The example under Ray gives the same tables; where Ray is not installed there is nothing to run.
+#[test]
+#[allow(clippy::print_stdout)]
+fn ray_runs_the_map_where_it_is_installed() {
+    let python = std::env::var("GEMWRIGHT_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has_ray = Command::new(&python).args(["-c", "import ray"]).output().is_ok_and(|done| done.status.success());
+    if !has_ray {
+        println!("ray is not installed: not run");
+        return;
+    }
+    let out = scratch("ray");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let traces: Vec<String> = (0..4)
+        .map(|rank| root.join(format!("tests/traces/synth_ranks4/rank{rank}.json.gz")).display().to_string())
+        .collect();
+    let (ray, at_once) = (out.join("ray"), out.join("at-once"));
+    let done = Command::new(&python)
+        .arg(root.join("examples/ray_ranks.py"))
+        .args([env!("CARGO_BIN_EXE_gemwright"), ray.to_str().unwrap()])
+        .args(&traces)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let words: Vec<&str> = traces.iter().map(String::as_str).chain(["--csv", at_once.to_str().unwrap()]).collect();
+    assert_eq!(run(&words).0, Some(0));
+    assert!(files(&ray) == files(&at_once));
+}
