@@ -1,7 +1,7 @@
 //! Products that are only numbers: three words, or a CSV of shapes.
 
 use crate::error::Error;
-use gemwright_core::{Call, DType, Op, Operands, Pass, View, Workload};
+use gemwright_core::{Call, DType, Op, Operands, View, Workload};
 
 /// The largest extent that is a product's and not a typing error.
 const LARGEST: i64 = 1 << 31;
@@ -19,7 +19,7 @@ fn call(batch: i64, [m, n, k]: [i64; 3], dtype: DType, count: u64) -> Call {
     let op = if batch == 1 { Op::Mm } else { Op::Bmm };
     let operands =
         Operands::Product { a: view(m, k), b: view(k, n), bias: None, out: view(m, n), alpha: 1.0, beta: 1.0 };
-    Call { op, pass: Pass::Forward, module: "".into(), operands, scales: None, inside: false, count, measured: None }
+    Call { count, ..Call::once(op, operands) }
 }
 
 /// Refuses what no memory could hold.

@@ -322,6 +322,20 @@ pub struct Call {
 }
 
 impl Call {
+    /// One operation of its own: forward, in no module, once.
+    pub fn once(op: Op, operands: Operands) -> Call {
+        Call {
+            op,
+            pass: Pass::Forward,
+            module: "".into(),
+            operands,
+            scales: None,
+            inside: false,
+            count: 1,
+            measured: None,
+        }
+    }
+
     /// The (batch, M, N, K) this call amounts to; attention is more than one product.
     pub fn product(&self) -> Option<Product> {
         if let Operands::Convolution(convolution) = &self.operands {

@@ -38,16 +38,7 @@ pub(crate) fn operands_of(name: &str, arguments: &Arguments) -> Read {
 /// Batch, M, N, K and the flags of the library's call, of an operation that is a plain product.
 pub(crate) fn product_cells(name: &str, arguments: &Arguments, settings: Settings) -> Vec<Cell> {
     let Some(Ok((op, operands))) = operands_of(name, arguments) else { return vec![Cell::Empty; 6] };
-    let call = Call {
-        op,
-        pass: Pass::Forward,
-        module: "".into(),
-        operands,
-        scales: None,
-        inside: false,
-        count: 1,
-        measured: None,
-    };
+    let call = Call::once(op, operands);
     let extents = call.product().map(|p| [p.batch, p.m, p.n, p.k]);
     let mut cells: Vec<Cell> = (0..4).map(|i| extents.map(|e| e[i]).into()).collect();
     let flag = |t: Trans| if t == Trans::T { "T" } else { "N" };

@@ -12,7 +12,7 @@ mod rows;
 mod triton;
 
 use crate::calls::{Arguments, operands_of};
-use gemwright_core::{Call, Op, Operands, Pass};
+use gemwright_core::{Call, Op, Operands};
 
 /// Which part of a chip works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,16 +72,7 @@ pub fn cost(name: &str, arguments: &Arguments, kernel: &str) -> Found {
 fn product(name: &str, arguments: &Arguments) -> Found {
     let found = operands_of(name, arguments)?;
     Some(found.map(|(op, operands)| {
-        let call = Call {
-            op,
-            pass: Pass::Forward,
-            module: "".into(),
-            operands,
-            scales: None,
-            inside: false,
-            count: 1,
-            measured: None,
-        };
+        let call = Call::once(op, operands);
         let first = match operands {
             Operands::Product { a, .. } | Operands::Grouped { a, .. } => a.dtype,
             Operands::Convolution(c) => c.input.dtype,

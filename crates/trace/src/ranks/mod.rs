@@ -7,7 +7,7 @@ use crate::number::microseconds;
 use crate::python::literal;
 use crate::scan::unescaped;
 use crate::tables::{Frame, Statistics, number};
-use gemwright_core::{Cell, Table};
+use gemwright_core::{Align, Cell, Column, Table};
 use std::collections::BTreeMap;
 
 mod single;
@@ -204,6 +204,17 @@ impl Ranks {
         nodes.sort_unstable();
         nodes.dedup();
         (!nodes.is_empty()).then_some(if nodes.len() == 1 { "intra_node" } else { "inter_node" })
+    }
+
+    /// A column at the end that says of each row whether it stays in a node, where that is known.
+    fn with_spans(&self, mut table: Table, spans: Vec<Option<&'static str>>) -> Table {
+        if self.per_node.is_some() && !table.rows.is_empty() {
+            table.columns.push(Column { name: "node_span".into(), align: Align::Left });
+            for (row, span) in table.rows.iter_mut().zip(spans) {
+                row.push(span.into());
+            }
+        }
+        table
     }
 
     fn with_nodes(&self, row: &mut Vec<(String, Cell)>, rank: Option<usize>, ranks: Option<Option<&str>>) {

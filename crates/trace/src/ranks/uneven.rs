@@ -77,14 +77,7 @@ impl Ranks {
             spans.push(self.span(first.facts[RANKS].as_deref()));
             frame.row(row);
         }
-        let mut table = frame.table(&general);
-        if self.per_node.is_some() && !table.rows.is_empty() {
-            table.columns.push(gemwright_core::Column { name: "node_span".into(), align: gemwright_core::Align::Left });
-            for (row, span) in table.rows.iter_mut().zip(spans) {
-                row.push(span.into());
-            }
-        }
-        table
+        self.with_spans(frame.table(&general), spans)
     }
 
     pub(super) fn summary_uneven(&self) -> Table {
