@@ -4,6 +4,7 @@
 mod attention;
 mod convolution;
 mod elementwise;
+mod experts;
 mod gemm;
 mod given;
 mod norm;
@@ -126,6 +127,7 @@ fn products(name: &str) -> Option<Model> {
             model("GEMM", |given| serving::a16w16(given, &Out::Given))
         }
         "aiter::_gemm_a16w16_asm" => model("GEMM", |given| serving::a16w16(given, &Out::Third)),
+        "aiter::gemm_afp4wfp4_" => model("GEMM", serving::afp4wfp4),
         "aiter::batched_gemm_a16wfp4_" => model("GEMM", serving::batched_a16wfp4),
         name if name.starts_with("sglang_profiler::batched_gemm_a8w8_a_per_token_group_prequant") => {
             model("GEMM", serving::batched_a8w8)
@@ -172,6 +174,8 @@ fn layers(name: &str) -> Option<Model> {
         }
         "EvoformerAttention" => with_backward("SDPA", "SDPA_bwd", attention::evoformer),
         "aiter::_groupnorm_run" => norm(norm::group),
+        "primus::fused_ln_modulate" => norm(|given| norm::modulated(given, false)),
+        "primus::fused_ln_modulate_backward" => norm(|given| norm::modulated(given, true)),
         "aten::_fused_rms_norm" => norm(norm::rms),
         "aten::_fused_rms_norm_backward" => norm(norm::rms_backward),
         name => return by_vendor(name),
@@ -260,8 +264,21 @@ fn engines(name: &str) -> Option<Model> {
         "aiter::moe_sorting_fwd" | "aiter::mxfp4_moe_sort_hip" | "aiter::biased_grouped_topk_hip" => {
             model("MoE_aux", serving::routing)
         }
-        "aiter::ck_moe_stage1" => model("MoE_unfused", |given| serving::expert_stage(given, true)),
-        "aiter::ck_moe_stage2" => model("MoE_unfused", |given| serving::expert_stage(given, false)),
+        "aiter::ck_moe_stage1" => model("MoE_unfused", |given| experts::stage(given, true)),
+        "aiter::ck_moe_stage2" => model("MoE_unfused", |given| experts::stage(given, false)),
+        "aiter::moe_cktile2stages_gemm1_ck" => model("MoE_unfused", |given| experts::tile_stage(given, true)),
+        "aiter::moe_cktile2stages_gemm2_ck" => model("MoE_unfused", |given| experts::tile_stage(given, false)),
+        "aiter::fmoe_fp8_blockscale_g1u1" | "aiter::fmoe_g1u1" => model("MoE_fused", experts::fused),
+        "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel" => {
+            model("MoE_unfused", experts::triton_grouped)
+        }
+        "vllm::triton_per_token_group_quant_fp8" => model("BinaryElementwise", serving::token_group_quant),
+        "primus_turbo_cpp_extension::quantize_fp8_tensorwise" | "primus_turbo::quantize_fp8_tensorwise" => {
+            model("UnaryElementwise", |given| serving::quantised(given, false))
+        }
+        "primus_turbo_cpp_extension::quantize_mxfp4_dual"
+        | "primus_turbo::quantize_mxfp4_dual"
+        | "primus::quantize_mxfp4_dual" => model("UnaryElementwise", |given| serving::quantised(given, true)),
         _ => return None,
     })
 }

@@ -181,6 +181,30 @@ pub fn instance(given: &Given) -> Read<Cost> {
     Norm::of(given, 0, second(&given.shape(0)?)?, there(given, 2)?, training)?.cost(forward)
 }
 
+/// Layer norm with a scale and a shift for each sample, of diffusion transformers; forward and backward.
+pub fn modulated(given: &Given, backward: bool) -> Read<Cost> {
+    let shape = given.shape(0)?;
+    let [places, batch, width] = [0, 1, 2].map(|i| shape.get(i).copied());
+    let (places, batch, width) = (places.ok_or(Fail::Error)?, batch.ok_or(Fail::Error)?, width.ok_or(Fail::Error)?);
+    let norm = Norm {
+        shape,
+        dtype: given.dtype(0)?,
+        stride: given.stride_or_none(0).unwrap_or(Param::None),
+        channels: Channels::Whole(width),
+        bias: true,
+        affine: true,
+        training: true,
+        mask: backward.then(|| vec![true; 3]),
+    };
+    norm.cost(|norm, size| {
+        let elements = norm.elements();
+        let (rows, columns) = (places as f64 * batch as f64, batch as f64 * width as f64);
+        let (flops, tensors, sides) = if backward { (15.0, 3.0, 3.0) } else { (12.0, 2.0, 2.0) };
+        let bytes = tensors * elements * size + sides * columns * size + 2.0 * rows * 4.0;
+        Ok(Work { flops: flops * elements, bytes: Some(bytes) })
+    })
+}
+
 pub fn rms(given: &Given) -> Read<Cost> {
     let norm = Norm::of(given, 0, normalised(given, 1)?, there(given, 2)?, false)?;
     Norm { bias: false, ..norm }.cost(|norm, size| {

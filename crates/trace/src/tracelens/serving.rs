@@ -391,55 +391,69 @@ pub fn routing(given: &Given) -> Read<Cost> {
     Ok(vector_cost(list, flops, (bytes > 0.0).then_some(bytes), spec))
 }
 
-/// Bytes of an element as the experts' models know them.
-fn expert_size(dtype: &str, default: f64) -> f64 {
-    match dtype {
-        "c10::BFloat16" | "c10::Half" | "BFloat16" | "Float16" | "Half" => 2.0,
-        "c10::Float8_e4m3fn" | "c10::Float8_e4m3fnuz" | "FP8" => 1.0,
-        "c10::Float4_e2m1fn_x2" | "FP4" => 0.5,
-        "c10::Float" | "Float" | "Float32" => 4.0,
-        _ => default,
-    }
+pub fn afp4wfp4(given: &Given) -> Read<Cost> {
+    let (x, w) = (given.shape(0)?, given.shape(1)?);
+    let dtypes = [given.dtype(0)?, given.dtype(1)?, BF16.to_string()];
+    let extents = [at(&x, 0)?, at(&w, 0)?, 2 * at(&x, 1)?];
+    let sizes = [Some(0.5), Some(0.5), Some(2.0), Some(2.0)];
+    let shape = Weighted { batch: Some(1), extents, bias: false, dtypes: &dtypes, sizes, precise: 0 };
+    let cost = weighted(given, &shape, Vec::new())?;
+    Ok(Cost { spec: Some("matrix_fp4".into()), ..cost })
 }
 
-/// One of the two products of experts: up (with a gate or without) or down.
-pub fn expert_stage(given: &Given, up: bool) -> Read<Cost> {
-    let (x, w1, w2) = (given.shape(0)?, given.shape(1)?, given.shape(2)?);
-    let [experts, hidden, inner]: [i64; 3] = w2.try_into().map_err(|_| Fail::Error)?;
-    let packed = match w1.last() {
-        Some(0) => return Err(Fail::Error),
-        Some(last) => hidden.div_euclid(*last),
-        None if up => return Err(Fail::Error),
-        None => 1,
-    };
-    let (tokens, chosen, inner) = if up {
-        (at(&x, 0)?, at(&given.shape(6)?, 1)?, inner * packed)
-    } else {
-        let [tokens, chosen, inner]: [i64; 3] = x.try_into().map_err(|_| Fail::Error)?;
-        (tokens, chosen, inner * packed)
-    };
-    let (input, weight) = (given.dtype(0)?, given.dtype(if up { 1 } else { 2 })?);
-    let gated = up && at(&w1, 1)? == 2 * inner;
-    let mut list = vec![
-        ("num_tokens", tokens.into()),
-        ("hidden_dim", hidden.into()),
-        ("inter_dim", inner.into()),
-        ("num_experts", experts.into()),
-        ("topk", chosen.into()),
+/// Quantised to one type, or to fp4 by rows and by columns with factors for each 32.
+pub fn quantised(given: &Given, fp4: bool) -> Read<Cost> {
+    let shape = given.shape(0)?;
+    let dtype = given.dtype(0)?;
+    let out = if fp4 { "c10::Float4_e2m1fn_x2" } else { "c10::Float8_e4m3fnuz" };
+    let list = vec![
+        ("op_shape", Param::ints(&shape)),
+        ("dtype_in_out", Param::texts(&[dtype.as_str(), out])),
+        ("stride_input", given.stride_or_none(0).unwrap_or(Param::None)),
+        ("stride_output", Param::None),
     ];
-    if up {
-        list.push(("gated", gated.into()));
-    }
-    list.extend([("input_dtype", input.as_str().into()), ("weight_dtype", weight.as_str().into())]);
-    let [m, h, i, e, k] = [tokens, hidden, inner, experts, chosen].map(|x| x as f64);
-    let active = e * (1.0 - ((e - k) / e).powf(m));
-    let (size, weight_size) = (expert_size(&input, 2.0), expert_size(&weight, 1.0));
-    let gate = if gated { 2.0 } else { 1.0 };
-    let (flops, bytes) = if up {
-        (2.0 * m * h * i * k * gate, m * h * size + active * gate * h * i * weight_size + m * i * k * size)
-    } else {
-        (2.0 * m * h * i * k, m * i * k * size + active * i * h * weight_size + m * h * size)
+    let elements = product(&shape);
+    let bytes = match (size_of(&dtype), fp4) {
+        (None, _) => None,
+        (Some(size), false) => Some(elements * size + elements),
+        (Some(size), true) => {
+            let [m, n]: [i64; 2] = shape.clone().try_into().map_err(|_| Fail::Error)?;
+            let blocks = |extent: i64| ((extent + 31) / 32) as f64;
+            let packed = ((m * n + 1) / 2) as f64;
+            Some(elements * size + 2.0 * packed + m as f64 * blocks(n) + n as f64 * blocks(m))
+        }
     };
-    let spec = precision(&input).map(|p| format!("matrix_{p}"));
-    Ok(Cost { params: params(list), forward: Some(Work { flops, bytes: Some(bytes) }), spec, ..Cost::default() })
+    Ok(vector_cost(list, elements, bytes, vector(given, 0)))
+}
+
+/// vLLM's own quantisation in groups along the rows.
+pub fn token_group_quant(given: &Given) -> Read<Cost> {
+    let shape = given.dims_or_none().first().map_or(Ok(Vec::new()), integers)?;
+    let (m, n) = match shape.as_slice() {
+        [m, n, ..] => (*m, *n),
+        [n] => (1, *n),
+        [] => (1, 1),
+    };
+    let size = given.text_or_empty(1).trim().parse::<i64>().ok().filter(|n| *n != 0).unwrap_or(128);
+    let groups = ((n + size - 1).div_euclid(size)).max(1);
+    let dtype = kind(given, 0).unwrap_or_default();
+    let all = Param::ints(&shape);
+    let list = vec![
+        ("M", m.into()),
+        ("N", n.into()),
+        ("group_size", size.into()),
+        ("num_groups", groups.into()),
+        ("shape_x", all.clone()),
+        ("dtype_x", dtype.as_str().into()),
+        ("shape_in1", all.clone()),
+        ("shape_in2", Param::Tuple(Vec::new())),
+        ("shape_out", all),
+        ("dtype_in1_in2_out", Param::Tuple(vec![dtype.as_str().into(), Param::None, "c10::float8_e4m3fn".into()])),
+        ("stride_input1", Param::None),
+        ("stride_input2", Param::None),
+        ("stride_output", Param::None),
+    ];
+    let [m, n, groups] = [m, n, groups].map(|x| x as f64);
+    let bytes = size_of(&dtype).map(|size| m * n * size + m * n + m * groups * 4.0);
+    Ok(vector_cost(list, 6.0 * m * n, bytes, vector(given, 0)))
 }
