@@ -390,3 +390,23 @@ fn a_folder_is_the_traces_in_it() {
     let (code, _, message) = run(&[folder.parent().unwrap().to_str().unwrap()]);
     assert!(code == Some(2) && message.contains("is in this folder"), "{message}");
 }
+
+/// Of the time of operations with recorded sizes, all but those no trace tells the cost of, 95 % have a model.
+#[test]
+fn what_real_models_spend_time_on_has_a_model() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/traces");
+    for name in ["h200_gpt3xl_train", "h200_gpt3xl_compiled", "h200_qwen3moe_generate", "synth_train", "synth_serve"] {
+        let ours = tables(&std::fs::read(folder.join(name).join("trace.json.gz")).unwrap(), &[]);
+        let time = |row: &Value| number(&row["Kernel Time (µs)_sum"]);
+        let sized = |row: &&Value| row["Input Dims"].as_str().is_some_and(|d| d.contains(|c: char| c.is_ascii_digit()));
+        let list = || rows(&ours, "unified_perf_summary").iter().filter(sized);
+        let modelled: f64 = list().filter(|row| row["has_perf_model"] == "True").map(time).sum();
+        let nameless = |row: &&Value| {
+            let why = rows(&ours, "unmodelled").iter().find(|r| r["name"] == row["name"]).map(|r| r["why"].to_string());
+            row["has_perf_model"] == "False" && why.is_some_and(|why| why.contains("there is no model"))
+        };
+        let missing: f64 = list().filter(nameless).map(time).sum();
+        let share = modelled / (modelled + missing);
+        assert!(modelled > 0.0 && share >= 0.95, "{name}: {share}");
+    }
+}

@@ -78,18 +78,15 @@ pub struct Roofs {
     /// The rows of each family, by its name.
     pub families: Vec<(&'static str, Table)>,
     pub unmodelled: Table,
-    /// Of the time of kernels that operations with recorded sizes launched, the share that has a model.
-    pub covered: Option<f64>,
 }
 
 impl Roofs {
     /// Adds up.
     pub fn of<T: Time>(analysis: &Analysis<'_, T>, timeline: &Timeline, chip: Option<&Chip>) -> Roofs {
         let groups = groups(analysis);
-        let covered = covered(analysis, &groups);
         let unified = unified(analysis, timeline, &groups, chip);
         let families = families(analysis, &groups, &unified);
-        Roofs { unified, families, unmodelled: unmodelled(&groups), covered }
+        Roofs { unified, families, unmodelled: unmodelled(&groups) }
     }
 }
 
@@ -143,6 +140,9 @@ fn groups<'x, T: Time>(analysis: &'x Analysis<'_, T>) -> Vec<Group<'x>> {
     groups
 }
 
+/// What is said of an operation that nobody thought of.
+const NO_MODEL: &str = "there is no model for it, or its sizes were not recorded";
+
 fn reason(name: &str, event: Option<&Event>, why: Option<String>) -> String {
     if let Some(why) = opaque::reason(name) {
         return why.into();
@@ -150,8 +150,11 @@ fn reason(name: &str, event: Option<&Event>, why: Option<String>) -> String {
     match (why, event) {
         (Some(why), _) => why,
         (None, None) => "it was launched outside the recording".into(),
+        (None, Some(event)) if event.category.is_call() && name.contains("GraphLaunch") => {
+            "a captured graph: its kernels have no operations".into()
+        }
         (None, Some(event)) if event.category.is_call() => "no operation is around the call".into(),
-        (None, Some(_)) => "there is no model for it, or its sizes were not recorded".into(),
+        (None, Some(_)) => NO_MODEL.into(),
     }
 }
 
@@ -174,19 +177,6 @@ fn owner<T: Time>(analysis: &Analysis<'_, T>, models: &mut Models<'_, '_, T>, gp
         above = analysis.parent[above as usize];
     }
     Owner::Event(modelled.or(innermost).unwrap_or(call))
-}
-
-fn covered<T: Time>(analysis: &Analysis<'_, T>, groups: &[Group]) -> Option<f64> {
-    let sized = |group: &&Group| {
-        let list = group.event.filter(|e| e.category == Category::CpuOp).and_then(|e| analysis.trace.list(e, 0));
-        let has = list.is_some_and(|text| text.iter().any(u8::is_ascii_digit));
-        has && !matches!(group.category, "communication" | "record_param_comms")
-            && opaque::reason(&group.name).is_none()
-    };
-    let time = |group: &Group| group.nanoseconds() as f64;
-    let all: f64 = groups.iter().filter(sized).map(time).sum();
-    let with: f64 = groups.iter().filter(sized).filter(|group| group.cost.is_some()).map(time).sum();
-    (all > 0.0).then(|| with / all)
 }
 
 /// The peak that holds for a unit and a type.
