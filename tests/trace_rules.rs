@@ -410,3 +410,33 @@ fn what_real_models_spend_time_on_has_a_model() {
         assert!(modelled > 0.0 && share >= 0.95, "{name}: {share}");
     }
 }
+
+/// Point 19: an all-reduce of 10^6 bytes in fp8 over four ranks in 10 and 20 µs, without split sizes: 100 · 10^9
+/// bytes a second at best, one and a half times that on the wire. TraceLens drops it.
+#[test]
+fn an_exchange_that_lacks_a_fact_is_kept() {
+    let exchange = |id: u64, start: f64, length: f64| {
+        let mut events = launched(id, start, start + 50.0, length);
+        events[0]["name"] = "c10d::allreduce_".into();
+        events[3]["name"] = "ncclDevKernel_AllReduce_Sum_f8".into();
+        for (name, value) in [
+            ("Collective name", json!("allreduce")),
+            ("dtype", json!("Float8_e4m3fn")),
+            ("In msg nelems", json!(1_000_000)),
+            ("Out msg nelems", json!(1_000_000)),
+            ("Group size", json!(4)),
+            ("Process Group Name", json!("0")),
+            ("Process Group Ranks", json!("[0, 1, 2, 3]")),
+        ] {
+            events[3]["args"][name] = value;
+        }
+        events
+    };
+    let events = [exchange(1, 100.0, 10.0), exchange(2, 300.0, 20.0)].concat();
+    let ours = tables(&object(&events), &[]);
+    let found = row(&ours, "coll_analysis", "Collective name", "allreduce");
+    assert_eq!([&found["operation_count"], &found["In msg size (bytes)"]], [&json!(2), &json!(1e6)]);
+    assert_eq!([number(&found["dur_sum"]), number(&found["algo bw (10^9 B/s)_max"])], [30.0, 100.0]);
+    assert_eq!(number(&found["bus bw (10^9 B/s)_max"]), 150.0);
+    assert!(tables(&object(&events), &THEIRS)["tables"]["coll_analysis"].is_null());
+}
