@@ -42,3 +42,20 @@ pub fn pairs(trace: &Trace) -> Vec<Pair> {
     pairs.sort_by_key(|pair| (trace.events[pair.backward as usize].start, pair.backward));
     pairs
 }
+
+/// The nodes of each forward event, those of events inside it too; only events that have one themselves are
+/// in it. `parent` is the host event around each.
+pub fn nodes_behind(trace: &Trace, parent: &[u32]) -> Map<u32, Vec<u32>> {
+    let pairs = pairs(trace);
+    let mut all: Map<u32, Vec<u32>> = pairs.iter().map(|pair| (pair.forward, Vec::new())).collect();
+    for pair in &pairs {
+        let mut above = pair.forward;
+        while above != NONE {
+            if let Some(list) = all.get_mut(&above) {
+                list.push(pair.backward);
+            }
+            above = parent[above as usize];
+        }
+    }
+    all
+}

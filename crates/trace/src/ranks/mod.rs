@@ -130,6 +130,18 @@ fn named(pairs: Vec<(&str, Cell)>) -> Vec<(String, Cell)> {
     pairs.into_iter().map(|(name, cell)| (name.to_string(), cell)).collect()
 }
 
+/// Figures of so many durations.
+fn durations(s: &Statistics, count: usize) -> Vec<(String, Cell)> {
+    named(vec![
+        ("dur_sum", number(s.sum)),
+        ("dur_mean", number(s.mean)),
+        ("dur_std", cell(s.sample_deviation)),
+        ("dur_min", number(s.least)),
+        ("dur_max", number(s.largest)),
+        ("operation_count", (count as u64).into()),
+    ])
+}
+
 impl Ranks {
     /// None yet; so many GPUs are in a node.
     pub(crate) fn with_gpus(per_node: Option<usize>) -> Ranks {
@@ -289,13 +301,8 @@ impl Ranks {
                 ("stream", stream.to_string().into()),
                 ("In msg size (MB)_first", cell(list.iter().find_map(|e| e.megabytes(IN)))),
                 ("Out msg size (MB)_first", cell(list.iter().find_map(|e| e.megabytes(OUT)))),
-                ("dur_sum", number(s.sum)),
-                ("dur_mean", number(s.mean)),
-                ("dur_std", cell(s.sample_deviation)),
-                ("dur_min", number(s.least)),
-                ("dur_max", number(s.largest)),
-                ("operation_count", (list.len() as u64).into()),
             ]));
+            row.extend(durations(&s, list.len()));
             self.with_nodes(&mut row, Some(rank), Some(Some(&facts[RANKS])));
             frame.row(row);
         }

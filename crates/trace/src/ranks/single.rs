@@ -1,9 +1,11 @@
 //! The exchanges of one trace.
 
-use super::{Class, DTYPE, Exchange, FACTS, GROUP_SIZE, IN, OUT, Ranks, cell, element_size, exchanges_of, named};
+use super::{
+    Class, DTYPE, Exchange, FACTS, GROUP_SIZE, IN, OUT, Ranks, cell, durations, element_size, exchanges_of, named,
+};
 use crate::event::Trace;
 use crate::interval::order;
-use crate::tables::{Frame, Statistics, number};
+use crate::tables::{Frame, Statistics};
 use gemwright_core::{Cell, Table};
 use std::collections::BTreeMap;
 
@@ -51,15 +53,9 @@ pub fn collectives(trace: &Trace) -> Table {
             ("stream", stream.map(|s| s.to_string()).into()),
             ("In msg size (bytes)", cell(bytes(IN))),
             ("Out msg size (bytes)", cell(bytes(OUT))),
-            ("dur_sum", number(s.sum)),
-            ("dur_mean", number(s.mean)),
-            ("dur_std", cell(s.sample_deviation)),
-            ("dur_min", number(s.least)),
-            ("dur_max", number(s.largest)),
-            ("operation_count", (list.len() as u64).into()),
-            ("algo bw (10^9 B/s)_max", cell(speed)),
-            ("bus bw (10^9 B/s)_max", cell(bus)),
         ]));
+        row.extend(durations(&s, list.len()));
+        row.extend(named(vec![("algo bw (10^9 B/s)_max", cell(speed)), ("bus bw (10^9 B/s)_max", cell(bus))]));
         frame.row(row);
     }
     frame.table(&[])

@@ -4,11 +4,9 @@ use super::costs::{Costs, Metrics};
 use super::number;
 use super::statistics::Statistics;
 use super::unique::{People, kernel_cells};
-use crate::analysis::Analysis;
-use crate::backward::pairs;
+use crate::backward::nodes_behind;
 use crate::fast::Map;
 use crate::interval::{Time, order};
-use crate::nest::NONE;
 use crate::python::list_literal;
 use crate::scan::unescaped;
 use crate::tracelens::{Cost, Param};
@@ -54,7 +52,7 @@ const FORWARD: [&str; 3] = ["aten::convolution", "ConvBias_", "ConvBiasReLU_"];
 pub fn sheets<T: Time>(costs: &mut Costs<'_, '_, T>) -> Vec<(String, Table)> {
     let analysis = costs.analysis;
     let people = People::of(analysis.trace);
-    let behind = behind(analysis);
+    let behind = nodes_behind(analysis.trace, &analysis.parent);
     let mut families: Vec<(&'static str, Vec<u32>)> = Vec::new();
     for place in 0..analysis.trace.events.len() as u32 {
         if analysis.trace.events[place as usize].category.on_gpu() {
@@ -86,29 +84,6 @@ pub fn sheets<T: Time>(costs: &mut Costs<'_, '_, T>) -> Vec<(String, Table)> {
     }
     tables.retain(|(_, table)| !table.rows.is_empty());
     tables
-}
-
-/// The backward nodes of each forward event, those of events inside it too; only events that have one
-/// themselves are in it.
-fn behind<T: Time>(analysis: &Analysis<'_, T>) -> Map<u32, Vec<u32>> {
-    let pairs = pairs(analysis.trace);
-    let own: Map<u32, Vec<u32>> = pairs.iter().fold(Map::default(), |mut own, pair| {
-        own.entry(pair.forward).or_default().push(pair.backward);
-        own
-    });
-    let mut all: Map<u32, Vec<u32>> = own.keys().map(|event| (*event, Vec::new())).collect();
-    for pair in &pairs {
-        let mut above = pair.forward;
-        while above != NONE {
-            if let Some(list) = all.get_mut(&above)
-                && !list.contains(&pair.backward)
-            {
-                list.push(pair.backward);
-            }
-            above = analysis.parent[above as usize];
-        }
-    }
-    all
 }
 
 fn rows<T: Time>(costs: &mut Costs<'_, '_, T>, events: &[u32], behind: Option<&Map<u32, Vec<u32>>>) -> Vec<Row> {

@@ -1,7 +1,7 @@
 //! Which operations are rows of the unified table: a walk from the outermost inwards.
 
-use crate::analysis::{Analysis, Lists};
-use crate::backward::{NODE, pairs};
+use crate::analysis::Lists;
+use crate::backward::{NODE, nodes_behind, pairs};
 use crate::category::{is_communication, operation};
 use crate::event::{Category, Event};
 use crate::fast::{Map, Set};
@@ -62,14 +62,9 @@ impl<'c, 'x, 't, T: Time> Collector<'c, 'x, 't, T> {
             }
         }
         let children = Lists::of(&inside, analysis.trace.events.len());
-        let mut forward = Map::default();
-        let mut own: Map<u32, Vec<u32>> = Map::default();
-        for pair in pairs(analysis.trace) {
-            forward.insert(pair.backward, pair.forward);
-            own.entry(pair.forward).or_default().push(pair.backward);
-        }
+        let forward = pairs(analysis.trace).into_iter().map(|pair| (pair.backward, pair.forward)).collect();
         let communicates = analysis.trace.texts.iter().map(|name| is_communication(name)).collect();
-        let nodes = nodes_behind(analysis, &own);
+        let nodes = nodes_behind(analysis.trace, &analysis.parent);
         let launched = analysis.links.order.iter().map(|gpu| analysis.links.launcher[*gpu as usize]).collect();
         Collector { costs, children, forward, nodes, collected: Vec::new(), communicates, launched }
     }
@@ -310,19 +305,4 @@ impl<'c, 'x, 't, T: Time> Collector<'c, 'x, 't, T> {
         }
         rows
     }
-}
-
-/// Nodes of each forward and of what runs inside it.
-fn nodes_behind<T: Time>(analysis: &Analysis<'_, T>, own: &Map<u32, Vec<u32>>) -> Map<u32, Vec<u32>> {
-    let mut all: Map<u32, Vec<u32>> = own.keys().map(|event| (*event, Vec::new())).collect();
-    for (forward, nodes) in own {
-        let mut above = *forward;
-        while above != NONE {
-            if let Some(list) = all.get_mut(&above) {
-                list.extend(nodes);
-            }
-            above = analysis.parent[above as usize];
-        }
-    }
-    all
 }
