@@ -16,6 +16,9 @@ pub enum Error {
     File { path: String, why: String },
     #[error("{0}")]
     Usage(String),
+    /// A check that was asked for failed; the answer was printed all the same.
+    #[error("{0}")]
+    Failed(String),
     /// This machine lacks something.
     #[error("{0}")]
     Missing(String),
@@ -29,6 +32,10 @@ impl Error {
     pub fn report(&self) -> ExitCode {
         match self {
             Error::Closed => ExitCode::SUCCESS,
+            Error::Failed(_) => {
+                eprintln!("failed: {self}");
+                ExitCode::from(1)
+            }
             Error::Missing(_) => {
                 eprintln!("error: {self}");
                 ExitCode::from(3)

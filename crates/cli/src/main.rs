@@ -8,6 +8,8 @@ mod folder;
 mod observed;
 mod output;
 mod products;
+mod reason;
+mod side;
 mod subject;
 mod versus;
 mod workload;
@@ -30,6 +32,7 @@ Examples:
   gemwright roof 597 11008 4096 --on h200,mi300x           one product against two chips
   gemwright explain \"597x4096 @ 4096x11008^T\"             one product through every layer of the stack
   gemwright trace run.json.gz                              where the GPU's time went
+  gemwright compare 'llama-2-7b --seq 597' run.json.gz     prediction against trace, product by product
   gemwright chips mi300x                                   a chip's figures with their sources
 
 Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the command is at fault;
@@ -41,6 +44,7 @@ enum Command {
     Roof(command::roof::Args),
     Explain(command::explain::Args),
     Trace(command::trace::Args),
+    Compare(command::compare::Args),
     Chips(command::chips::Args),
     Completions(command::completions::Args),
     Man(command::man::Args),
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Roof(args) => command::roof::run(args),
         Command::Explain(args) => command::explain::run(args),
         Command::Trace(args) => command::trace::run(args),
+        Command::Compare(args) => command::compare::run(args),
         Command::Chips(args) => command::chips::run(args),
         Command::Completions(args) => command::completions::run(args),
         Command::Man(args) => command::man::run(args),

@@ -40,6 +40,8 @@ pub fn workload(path: &Path, analysis: &Analysis<'_, i64>) -> Workload {
     if let Some(device) = trace.devices.first() {
         facts.push(("device".into(), json!(device.name)));
         facts.push(("devices".into(), json!(trace.devices.len())));
+        facts.extend(device.units.map(|units| ("units".to_string(), json!(units))));
+        facts.extend(device.memory.map(|bytes| ("memory".to_string(), json!(bytes))));
     }
     let problems = analysis.problems.list();
     let mut workload = calls::workload(analysis, Source { kind: "trace".into(), facts });
@@ -49,6 +51,6 @@ pub fn workload(path: &Path, analysis: &Analysis<'_, i64>) -> Workload {
 
 /// The calls of the trace at `path`.
 pub fn workload_of(path: &Path, quiet: bool) -> Result<Workload, Error> {
-    let trace = observe(path, Reading::default(), quiet)?;
+    let trace = observe(path, Reading { grids: true, ..Reading::default() }, quiet)?;
     Ok(workload(path, &Analysis::new(&trace, Mode::Exact)))
 }

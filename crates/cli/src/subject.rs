@@ -206,6 +206,7 @@ impl ModelOptions {
             tp: self.tp,
             weight_format: self.weight_dtype,
             stack: self.library.settings().stack,
+            in_order: false,
         }
     }
 }

@@ -35,6 +35,12 @@ fn kind(path: &Path) -> Kind {
     }
 }
 
+/// The file of this name is a list by itself, a trace's or a saved one, and no model.
+pub fn holds_list(name: &str) -> bool {
+    let path = Path::new(name);
+    path.is_file() && kind(path) != Kind::Config
+}
+
 /// The workload that `name` means; the options are those of a model.
 pub fn workload(name: &str, options: &ModelOptions, quiet: bool) -> Result<Workload, Error> {
     let path = Path::new(name);
@@ -50,4 +56,17 @@ pub fn workload(name: &str, options: &ModelOptions, quiet: bool) -> Result<Workl
         }
         Kind::Config => Ok(model(name)?.predict(&options.options())?.workload),
     }
+}
+
+/// What the source says, as a title: model, phase, batch and lengths.
+pub fn describe(workload: &Workload) -> String {
+    let fact = |name: &str| {
+        let found = workload.source.facts.iter().find(|(key, _)| key == name);
+        found.map(|(key, value)| value.as_str().map_or(format!("{key} {value}"), str::to_string))
+    };
+    ["model", "trace", "device", "phase", "batch", "seq", "past", "steps", "dtype"]
+        .into_iter()
+        .filter_map(fact)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

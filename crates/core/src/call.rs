@@ -1,6 +1,6 @@
 //! One operation a framework issues, and what it costs.
 
-use crate::blas::{Backend, Leaf, LeafOp, Settings, Step};
+use crate::blas::{Arguments, Backend, BlasCall, Gemm, Leaf, LeafOp, Settings, Step, Trans};
 use crate::{DType, Dims, Measured, View};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -430,6 +430,27 @@ impl Call {
     /// The copies PyTorch forces and the library call it makes.
     pub fn blas_steps(&self, settings: Settings) -> Vec<Step> {
         self.leaf().map_or_else(Vec::new, |leaf| leaf.steps(settings))
+    }
+
+    /// The library's matrix product, where it makes one.
+    pub fn gemm(&self, settings: Settings) -> Option<Gemm> {
+        self.blas_steps(settings).into_iter().find_map(|step| match step {
+            Step::Blas(BlasCall { arguments: Arguments::Gemm(gemm), .. }) => Some(gemm),
+            _ => None,
+        })
+    }
+
+    /// The flags of the library's matrix product, where it makes one.
+    pub fn gemm_flags(&self, settings: Settings) -> Option<(Trans, Trans)> {
+        self.gemm(settings).map(|gemm| (gemm.transa, gemm.transb))
+    }
+
+    /// Whether the flags a kernel is named for are those of the library's call; `None` where no matrix
+    /// product is made. An operand with one row or one column has no orientation.
+    pub fn agrees_with_flags(&self, named: (bool, bool), settings: Settings) -> Option<bool> {
+        let Gemm { transa, transb, m, n, k, .. } = self.gemm(settings)?;
+        let agrees = |extent, named, trans| extent <= 1 || k <= 1 || named == (trans == Trans::T);
+        Some(agrees(m, named.0, transa) && agrees(n, named.1, transb))
     }
 
     /// FLOPs per byte.

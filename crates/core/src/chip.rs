@@ -66,6 +66,32 @@ pub struct Attainable {
     pub how: String,
 }
 
+/// Which share of the datasheet's rates a library's products reach, the median over many of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reached {
+    /// Name of the peak.
+    pub peak: String,
+    /// Of the peak, by alignment, for products bound by arithmetic.
+    pub compute: Vec<ReachedAligned>,
+    /// Of the bandwidth, for products bound by memory.
+    pub memory: f64,
+    /// Microseconds of the shortest of them all: smaller products take no less.
+    pub least_us: f64,
+    /// Software, number of shapes, date, source.
+    pub how: String,
+}
+
+/// What products of one alignment reach.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReachedAligned {
+    /// The power of two, 16 at most, that the bytes of every row of every operand are a multiple of.
+    pub bytes: u64,
+    /// Share of the peak, 0 to 1.
+    pub share: f64,
+}
+
 /// A machine's peaks per element type, its bandwidth and sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +123,8 @@ pub struct Chip {
     pub matrix_flop_per_clock_and_unit: Option<Figure>,
     #[serde(default)]
     pub attainable: Vec<Attainable>,
+    #[serde(default)]
+    pub reached: Vec<Reached>,
 }
 
 impl Chip {
@@ -140,6 +168,15 @@ impl Chip {
             }
             if !(figure.value.is_finite() && figure.value > 0.0) {
                 return bad(name, "must be a positive number of TFLOP/s");
+            }
+        }
+        for reached in &self.reached {
+            let shares = reached.compute.iter().map(|c| c.share).chain([reached.memory]);
+            if shares.into_iter().any(|share| !(share > 0.0 && share <= 1.0)) {
+                return bad("reached", "must have shares above 0 and up to 1");
+            }
+            if !(reached.least_us >= 0.0 && reached.least_us.is_finite()) {
+                return bad("reached.least_us", "must be a number of microseconds");
             }
         }
         if self.units.as_ref().is_some_and(|u| !(1.0..=1e9).contains(&u.count.value)) {

@@ -22,6 +22,29 @@ pub struct MeasuredKernel {
     pub count: u64,
 }
 
+/// Kernels of products that belong to no call: a captured graph's, or those of an operation without a
+/// rule. Launches of the same kernels in the same order are one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// What launched them, such as `cudaGraphLaunch`.
+    pub by: Arc<str>,
+    /// How often.
+    pub count: u64,
+    /// In order of their beginning, each with the times of all launches.
+    pub kernels: Vec<LaunchedKernel>,
+}
+
+/// One kernel among those of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct LaunchedKernel {
+    pub name: Arc<str>,
+    /// Blocks in each direction (AMD: threads), where they were recorded.
+    pub grid: Option<[u64; 3]>,
+    /// Of all launches.
+    pub nanoseconds: u64,
+}
+
 impl Measured {
     /// Seconds of all repetitions.
     pub fn seconds(&self) -> f64 {

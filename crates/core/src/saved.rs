@@ -2,8 +2,8 @@
 
 use crate::blas::Backend;
 use crate::{
-    Attention, Call, Collective, CollectiveKind, Convolution, Dims, Measured, MeasuredKernel, Op, Operands, Pass,
-    Source, View, Workload,
+    Attention, Call, Collective, CollectiveKind, Convolution, Dims, Launched, LaunchedKernel, Measured, MeasuredKernel,
+    Op, Operands, Pass, Source, View, Workload,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -23,6 +23,8 @@ struct Document {
     warnings: Vec<String>,
     #[serde(default)]
     collectives: Vec<SavedCollective>,
+    #[serde(default)]
+    launched: Vec<SavedLaunched>,
     calls: Vec<Value>,
 }
 
@@ -33,6 +35,20 @@ struct SavedCollective {
     module: Arc<str>,
     bytes: u128,
     count: u64,
+}
+
+#[derive(Deserialize)]
+struct SavedLaunched {
+    by: Arc<str>,
+    count: u64,
+    kernels: Vec<SavedLaunchedKernel>,
+}
+
+#[derive(Deserialize)]
+struct SavedLaunchedKernel {
+    name: Arc<str>,
+    grid: Option<[u64; 3]>,
+    seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +122,18 @@ pub fn workload(text: &str) -> Result<Workload, SavedError> {
         let kind = kind.ok_or_else(|| SavedError(format!("`{}` is no exchange that is known", saved.kind)))?;
         let SavedCollective { module, bytes, count, .. } = saved;
         workload.push_collective(&Collective { kind, pass: pass(&saved.pass)?, module, bytes, count }, 1);
+    }
+    for SavedLaunched { by, count, kernels } in document.launched {
+        if count == 0 {
+            return Err(SavedError(format!("what `{by}` launched has the count 0")));
+        }
+        let kernel = |SavedLaunchedKernel { name, grid, seconds }| LaunchedKernel {
+            name,
+            grid,
+            nanoseconds: nanoseconds(seconds),
+        };
+        let kernels = kernels.into_iter().map(kernel).collect();
+        workload.launched.push(Launched { by, count, kernels });
     }
     for (i, value) in document.calls.into_iter().enumerate() {
         let at = |why: String| SavedError(format!("call {i}: {why}"));
@@ -208,18 +236,22 @@ impl SavedCall {
     }
 }
 
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round().max(0.0) as u64
+}
+
+impl SavedKernel {
+    fn kernel(self) -> MeasuredKernel {
+        MeasuredKernel { name: self.name, nanoseconds: nanoseconds(self.seconds), count: self.count }
+    }
+}
+
 impl SavedMeasured {
     fn measured(self) -> Measured {
-        let nanoseconds = |seconds: f64| (seconds * 1e9).round().max(0.0) as u64;
-        let kernel = |saved: SavedKernel| MeasuredKernel {
-            name: saved.name,
-            nanoseconds: nanoseconds(saved.seconds),
-            count: saved.count,
-        };
         Measured {
             nanoseconds: nanoseconds(self.seconds),
             launches: self.launches,
-            kernels: self.kernels.into_iter().map(kernel).collect(),
+            kernels: self.kernels.into_iter().map(SavedKernel::kernel).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The list that joins prediction, observation, execution and choice.
 
-use crate::{Call, Collective};
+use crate::{Call, Collective, Launched};
 use std::collections::HashMap;
 use std::hash::Hasher;
 
@@ -24,12 +24,39 @@ pub struct Workload {
     pub warnings: Vec<String>,
     /// What ranks exchange, in order of first issue.
     pub collectives: Vec<Collective>,
+    /// Kernels that multiply and belong to no call, where the workload was observed.
+    pub launched: Vec<Launched>,
+    /// Where it is kept, the place in `calls` of every single call, as issued.
+    order: Option<Vec<u32>>,
     calls: Vec<Call>,
     /// Hash of a call's key -> its position in `calls`; the next free number where two keys meet.
     places: HashMap<u64, usize>,
 }
 
+/// Single calls of which the order is kept; of more it is not.
+const LONGEST_ORDER: usize = 1 << 25;
+
 impl Workload {
+    /// One that remembers in which order single calls came, merged or not.
+    pub fn in_order() -> Workload {
+        Workload { order: Some(Vec::new()), ..Workload::default() }
+    }
+
+    /// The place in [`Workload::calls`] of every single call, in order, where it was kept.
+    pub fn order(&self) -> Option<&[u32]> {
+        self.order.as_deref()
+    }
+
+    /// Adds the call at `at` to the order, `count` times.
+    fn keep_order(&mut self, at: usize, count: u64) {
+        let Some(order) = &mut self.order else { return };
+        if count > (LONGEST_ORDER - order.len()) as u64 {
+            self.order = None;
+        } else {
+            order.extend(std::iter::repeat_n(at as u32, count as usize));
+        }
+    }
+
     /// The calls, in order of first issue.
     pub fn calls(&self) -> &[Call] {
         &self.calls
@@ -57,11 +84,13 @@ impl Workload {
                 } else if call.measured.is_some() {
                     self.calls[at].measured.clone_from(&call.measured);
                 }
+                self.keep_order(at, count);
                 return;
             }
             key = key.wrapping_add(1);
         }
         self.places.insert(key, self.calls.len());
+        self.keep_order(self.calls.len(), count);
         self.calls.push(Call { count, ..call.clone() });
     }
 }
@@ -99,6 +128,23 @@ impl Hasher for Mix {
 mod tests {
     use super::*;
     use crate::{DType, Op, Operands, Pass, View};
+
+    #[test]
+    fn a_kept_order_has_every_single_call() {
+        let view = |n: i64| View::contiguous(&[n, n], DType::Bf16);
+        let mm = |n: i64| {
+            let operands =
+                Operands::Product { a: view(n), b: view(n), bias: None, out: view(n), alpha: 1.0, beta: 1.0 };
+            Call::once(Op::Mm, operands)
+        };
+        let mut workload = Workload::in_order();
+        for n in [4, 5, 4] {
+            workload.push_times(&mm(n), 2);
+        }
+        assert_eq!(workload.order(), Some(&[0, 0, 1, 1, 0, 0][..]));
+        workload.push_times(&mm(6), u64::MAX);
+        assert_eq!((workload.order(), Workload::default().order()), (None, None));
+    }
 
     #[test]
     fn equal_calls_merge_and_keep_the_order_of_first_issue() {

@@ -178,6 +178,10 @@ pub struct Options {
     pub weight_format: Option<WeightFormat>,
     /// Whose libraries run it; decides which kernel attention has.
     pub stack: Stack,
+    /// Keep the order of single calls, which costs time and memory: [`Workload::order`].
+    ///
+    /// [`Workload::order`]: gemwright_core::Workload::order
+    pub in_order: bool,
 }
 
 impl Options {
@@ -232,6 +236,7 @@ impl Default for Options {
             tp: 1,
             weight_format: None,
             stack: Stack::Cuda,
+            in_order: false,
         }
     }
 }

@@ -83,8 +83,12 @@ fn absorbed_way(arch: &Architecture, options: &Options) -> Result<AttentionWay, 
     }
 }
 
-/// Layers that issue the same calls, with how many there are, in order of the first of each.
-fn kinds(stack: &Stack) -> Vec<(Layer, u64)> {
+/// Layers that issue the same calls, with how many there are, in order of the first of each; every
+/// layer by itself where the order of single calls is kept.
+fn kinds(stack: &Stack, workload: &Workload) -> Vec<(Layer, u64)> {
+    if workload.order().is_some() {
+        return stack.layers.iter().map(|layer| (*layer, 1)).collect();
+    }
     let mut kinds: Vec<(Layer, u64)> = Vec::new();
     for layer in &stack.layers {
         match kinds.iter_mut().find(|(kind, _)| kind == layer) {
@@ -109,7 +113,8 @@ fn forward(arch: &Architecture, run: &Run, logits: Logits, workload: &mut Worklo
     check_size(arch, run)?;
     let one_stack = |stack: &Stack, run: &Run, logits: Logits, workload: &mut Workload| {
         stem(stack, run).forward_into(workload, 1);
-        all_layers(stack, run, &kinds(stack), workload);
+        let kinds = kinds(stack, workload);
+        all_layers(stack, run, &kinds, workload);
         head(stack, run, logits).forward_into(workload, 1);
     };
     if let Some(encoder) = arch.encoder.as_ref().filter(|_| !run.encoded_is_cached) {
@@ -127,14 +132,15 @@ fn paired(arch: &Architecture, run: &Run) -> Option<Piece> {
 }
 
 /// One token after the other. Only the layers see how long the past is, so the rest is issued once
-/// for all steps.
+/// for all steps, unless the order of single calls is kept.
 fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, &Run { past: first.past + steps, ..*first })?;
     let stack = &arch.main;
-    let kinds = kinds(stack);
-    let times = steps as u64;
+    let kinds = kinds(stack, workload);
+    let in_order = workload.order().is_some();
+    let times = if in_order { 1 } else { steps as u64 };
     // A state has the same size after every token.
-    if stack.attention.is_none() && steps > 0 {
+    if stack.attention.is_none() && steps > 0 && !in_order {
         stem(stack, first).forward_into(workload, times);
         for (layer, count) in &kinds {
             one_layer(stack, layer, first).forward_into(workload, *count * times);
@@ -143,11 +149,12 @@ fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Wor
         return Ok(());
     }
     for step in 0..steps {
-        if step == 0 {
+        let rest = step == 0 || in_order;
+        if rest {
             stem(stack, first).forward_into(workload, times);
         }
         all_layers(stack, &Run { past: first.past + step, ..*first }, &kinds, workload);
-        if step == 0 {
+        if rest {
             head(stack, first, Logits::All).forward_into(workload, times);
         }
     }
@@ -155,8 +162,13 @@ fn decode_steps(arch: &Architecture, first: &Run, steps: i64, workload: &mut Wor
 }
 
 fn all_layers(stack: &Stack, run: &Run, kinds: &[(Layer, u64)], workload: &mut Workload) {
+    let mut pieces: Vec<(Layer, Piece)> = Vec::new();
     for (layer, count) in kinds {
-        one_layer(stack, layer, run).forward_into(workload, *count);
+        let at = pieces.iter().position(|(known, _)| known == layer).unwrap_or_else(|| {
+            pieces.push((*layer, one_layer(stack, layer, run)));
+            pieces.len() - 1
+        });
+        pieces[at].1.forward_into(workload, *count);
     }
 }
 
@@ -168,8 +180,8 @@ struct Section {
 }
 
 impl Section {
-    fn new(stack: &Stack, run: &Run) -> Section {
-        let layers = kinds(stack).into_iter().map(|(layer, count)| (one_layer(stack, &layer, run), count));
+    fn new(stack: &Stack, run: &Run, workload: &Workload) -> Section {
+        let layers = kinds(stack, workload).into_iter().map(|(layer, count)| (one_layer(stack, &layer, run), count));
         Section { stem: stem(stack, run), layers: layers.collect(), head: head(stack, run, Logits::All) }
     }
 
@@ -184,7 +196,10 @@ impl Section {
     /// Everything from the head back to the stem.
     fn backward(mut self, stack: &Stack, recompute: bool, workload: &mut Workload) {
         self.head.backward_into(workload, 1);
-        order_backward(stack, &mut self.layers);
+        match workload.order() {
+            Some(_) => self.layers.reverse(),
+            None => order_backward(stack, &mut self.layers),
+        }
         for (layer, count) in &mut self.layers {
             if recompute {
                 layer.recompute_into(workload, *count);
@@ -198,8 +213,8 @@ impl Section {
 /// Forward, then everything backwards.
 fn train(arch: &Architecture, run: &Run, recompute: bool, workload: &mut Workload) -> Result<(), ModelError> {
     check_size(arch, run)?;
-    let encoder = arch.encoder.as_ref().map(|stack| (Section::new(stack, &encoder_run(arch, run)), stack));
-    let main = Section::new(&arch.main, run);
+    let encoder = arch.encoder.as_ref().map(|stack| (Section::new(stack, &encoder_run(arch, run), workload), stack));
+    let main = Section::new(&arch.main, run, workload);
     if let Some((section, _)) = &encoder {
         section.forward(workload);
     }
@@ -217,10 +232,45 @@ fn train(arch: &Architecture, run: &Run, recompute: bool, workload: &mut Workloa
 
 /// The kinds of layers in the order the backward pass meets them.
 fn order_backward(stack: &Stack, layers: &mut Vec<(Piece, u64)>) {
-    let kinds = kinds(stack);
+    let kinds = kinds(stack, &Workload::default());
     let last_of = |kind: &Layer| stack.layers.iter().rposition(|layer| layer == kind);
     let mut order: Vec<usize> = (0..kinds.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(last_of(&kinds[i].0)));
     let mut taken: Vec<Option<(Piece, u64)>> = std::mem::take(layers).into_iter().map(Some).collect();
     layers.extend(order.into_iter().filter_map(|i| taken[i].take()));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Model, Options, Phase};
+    use gemwright_core::Call;
+
+    /// Kept in order, the calls are the same, and the order has each as often as its count.
+    #[test]
+    fn an_order_changes_nothing_but_the_order() {
+        for (preset, phase) in [
+            ("llama-3.1-8b", Phase::Generate),
+            ("gemma-2-9b", Phase::Decode),
+            ("gpt3-xl", Phase::Train),
+            ("qwen3-30b-a3b", Phase::Generate),
+            ("mamba-130m", Phase::Generate),
+            ("t5-small", Phase::Train),
+            ("resnet-50", Phase::Train),
+        ] {
+            let model = Model::from_preset(preset).unwrap();
+            let options = Options { phase: Some(phase), steps: 3, ..Options::default() };
+            let predict = |in_order| model.predict(&Options { in_order, ..options.clone() }).unwrap().workload;
+            let (merged, ordered) = (predict(false), predict(true));
+            let sorted = |calls: &[Call]| {
+                let mut texts: Vec<String> = calls.iter().map(|call| format!("{call:?}")).collect();
+                texts.sort();
+                texts
+            };
+            assert_eq!(sorted(merged.calls()), sorted(ordered.calls()), "{preset}");
+            assert_eq!(merged.order(), None);
+            let mut counts = vec![0; ordered.calls().len()];
+            ordered.order().unwrap().iter().for_each(|at| counts[*at as usize] += 1);
+            assert_eq!(counts, ordered.calls().iter().map(|call| call.count).collect::<Vec<_>>(), "{preset}");
+        }
+    }
 }

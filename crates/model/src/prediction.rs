@@ -175,7 +175,7 @@ impl Model {
         let dtype = self.dtype(options)?;
         let whole = parameters(&arch);
         let notes = apply(&mut arch, options)?;
-        let mut workload = Workload::default();
+        let mut workload = if options.in_order { Workload::in_order() } else { Workload::default() };
         workload.source = self.source(options, &arch, dtype)?;
         workload.parameters = Some(whole as u64);
         workload.warnings = self.warnings(&absent, &arch, options);

@@ -3,8 +3,8 @@
 
 use gemwright_core::blas::{BlasCall, Settings, Stack, Step};
 use gemwright_core::{
-    Attention, Call, Chip, Collective, Convolution, Measured, MeasuredKernel, Op, Operands, Product, Roof, RoofError,
-    Workload,
+    Attention, Call, Chip, Collective, Convolution, Launched, LaunchedKernel, Measured, MeasuredKernel, Op, Operands,
+    Product, Roof, RoofError, Workload,
 };
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -51,6 +51,10 @@ impl Serialize for Document<'_> {
             let exchanges: Vec<CollectiveJson> = self.workload.collectives.iter().map(CollectiveJson).collect();
             out.serialize_entry("collectives", &exchanges)?;
         }
+        if !self.workload.launched.is_empty() {
+            let launched: Vec<LaunchedJson> = self.workload.launched.iter().map(LaunchedJson).collect();
+            out.serialize_entry("launched", &launched)?;
+        }
         out.serialize_entry("calls", &Calls(self))?;
         out.end()
     }
@@ -79,6 +83,31 @@ impl Serialize for CollectiveJson<'_> {
         out.serialize_entry("module", &*self.0.module)?;
         out.serialize_entry("bytes", &self.0.bytes)?;
         out.serialize_entry("count", &self.0.count)?;
+        out.end()
+    }
+}
+
+struct LaunchedJson<'a>(&'a Launched);
+
+impl Serialize for LaunchedJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(3))?;
+        out.serialize_entry("by", &*self.0.by)?;
+        out.serialize_entry("count", &self.0.count)?;
+        let kernels: Vec<LaunchedKernelJson> = self.0.kernels.iter().map(LaunchedKernelJson).collect();
+        out.serialize_entry("kernels", &kernels)?;
+        out.end()
+    }
+}
+
+struct LaunchedKernelJson<'a>(&'a LaunchedKernel);
+
+impl Serialize for LaunchedKernelJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(3))?;
+        out.serialize_entry("name", &*self.0.name)?;
+        out.serialize_entry("grid", &self.0.grid)?;
+        out.serialize_entry("seconds", &seconds(self.0.nanoseconds))?;
         out.end()
     }
 }

@@ -85,11 +85,12 @@ pub const NO_TEXT: u32 = u32::MAX;
 /// Their names in the file.
 pub const LIST_NAMES: [&[u8]; 4] = [b"Input Dims", b"Input type", b"Input Strides", b"Concrete Inputs"];
 
-/// What the profiler wrote of an exchange between GPUs, each the number of a text or [`NO_TEXT`].
-pub type Exchange = [u32; 9];
+/// What the profiler wrote of an exchange between GPUs, and the grid of a kernel, each the number of a
+/// text or [`NO_TEXT`].
+pub type Exchange = [u32; 10];
 
 /// Their names in the file.
-pub const EXCHANGE_NAMES: [&[u8]; 9] = [
+pub const EXCHANGE_NAMES: [&[u8]; 10] = [
     b"Process Group Name",
     b"Process Group Ranks",
     b"Collective name",
@@ -99,7 +100,11 @@ pub const EXCHANGE_NAMES: [&[u8]; 9] = [
     b"Out msg nelems",
     b"In split size",
     b"Out split size",
+    b"grid",
 ];
+
+/// The place of the grid among them.
+pub const GRID: usize = 9;
 
 /// One event. Places in `Trace::events` are in order of the file.
 #[derive(Debug, Clone, Copy)]
@@ -201,6 +206,13 @@ impl Trace {
     pub fn exchange(&self, event: &Event, which: usize) -> Option<&[u8]> {
         let number = self.exchanges[event.arguments as usize][which];
         self.texts.get(number as usize).map(|text| &**text)
+    }
+
+    /// Blocks of a kernel in each direction, where that was asked for and is recorded.
+    pub fn grid(&self, event: &Event) -> Option<[u64; 3]> {
+        let text = std::str::from_utf8(self.exchange(event, GRID)?).ok()?;
+        let mut numbers = text.trim_matches(['[', ']']).split(',').map(|n| n.trim().parse::<u64>().ok());
+        Some([numbers.next()??, numbers.next()??, numbers.next()??])
     }
 
     /// Where a GPU event ran.

@@ -92,6 +92,7 @@ fn chip(cpuinfo: &str, meminfo: &str) -> Chip {
         tdp_w: None,
         matrix_flop_per_clock_and_unit: None,
         attainable: Vec::new(),
+        reached: Vec::new(),
     }
 }
 

@@ -123,6 +123,19 @@ fn one(chip: &Chip, catalog: &Catalog) -> Table {
         let name = format!("{} attained", measured.what);
         table.row(vec![name.into(), Cell::shown(value, format!("{value} {unit}")), measured.how.as_str().into()]);
     }
+    for reached in &chip.reached {
+        let mut share = |what: String, value: f64| {
+            table.row(vec![
+                what.into(),
+                Cell::shown(value, format!("{:.1} %", 100.0 * value)),
+                reached.how.as_str().into(),
+            ]);
+        };
+        for aligned in &reached.compute {
+            share(format!("{} reached by products, rows of {} bytes", reached.peak, aligned.bytes), aligned.share);
+        }
+        share(format!("bandwidth reached by {} products", reached.peak), reached.memory);
+    }
     table
 }
 

@@ -1,6 +1,8 @@
 //! One file a subcommand.
 
 pub mod chips;
+pub mod compare;
+mod compare_answer;
 pub mod completions;
 pub mod explain;
 pub mod man;

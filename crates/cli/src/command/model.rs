@@ -169,7 +169,7 @@ pub fn short_name(call: &Call) -> String {
 }
 
 /// batch, M, N, K, dtype and the two operands' strides.
-fn extents(call: &Call) -> Vec<Cell> {
+pub fn extents(call: &Call) -> Vec<Cell> {
     let dtype: Cell = match (&call.operands, call.scales) {
         (Operands::Product { b, .. } | Operands::Grouped { b, .. }, Some(_)) => {
             format!("{} x {}", call.dtype(), b.dtype).into()

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::products::{one_product, products_of_csv};
 use crate::subject::ModelOptions;
-use crate::workload::workload;
+use crate::workload::{describe, workload};
 use gemwright_core::{Cell, Chip, DType, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
@@ -104,19 +104,6 @@ fn print(args: &Args, table: &Table, name: &str, notes: &[String]) -> Result<(),
         Format::Csv => args.output.write(&args.output.table(table)),
         _ => args.output.write(&format!("{}\n{}", args.output.table(table), notes.join("\n"))),
     }
-}
-
-/// What the source says, as a title: model, phase, batch and lengths.
-fn describe(workload: &Workload) -> String {
-    let fact = |name: &str| {
-        let found = workload.source.facts.iter().find(|(key, _)| key == name);
-        found.map(|(key, value)| value.as_str().map_or(format!("{key} {value}"), str::to_string))
-    };
-    ["model", "trace", "device", "phase", "batch", "seq", "past", "steps", "dtype"]
-        .into_iter()
-        .filter_map(fact)
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {

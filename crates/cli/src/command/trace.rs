@@ -154,7 +154,8 @@ fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
 }
 
 fn reading(args: &Args) -> Reading {
-    Reading { arrows: args.compat.is_some(), modules: args.by.is_some(), low_memory: args.low_memory, chunk: None }
+    let (arrows, modules, grids) = (args.compat.is_some(), args.by.is_some(), args.save.is_some());
+    Reading { arrows, modules, grids, low_memory: args.low_memory, chunk: None }
 }
 
 /// The files that are named, and the traces in the folders that are, by name.

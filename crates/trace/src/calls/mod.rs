@@ -3,7 +3,7 @@
 mod arguments;
 mod attention;
 mod convolution;
-mod flags;
+mod launched;
 mod product;
 
 use crate::analysis::Analysis;
@@ -14,8 +14,8 @@ use crate::interval::Time;
 use crate::nest::NONE;
 use crate::scan::unescaped;
 pub(crate) use arguments::Arguments;
-use gemwright_core::blas::{self, Backend, BlasCall, Settings, Stack, Step, Trans};
-use gemwright_core::{Call, Cell, Measured, MeasuredKernel, Op, Operands, Pass, Source, Workload};
+use gemwright_core::blas::{Backend, Settings, Stack, Trans};
+use gemwright_core::{Call, Cell, Measured, MeasuredKernel, Op, Operands, Pass, Source, Workload, kernel_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,6 +27,9 @@ type Read = Option<Found>;
 /// Categories whose operations multiply matrices: what of them is no call is named.
 const MULTIPLYING: [&str; 8] =
     ["GEMM", "GroupedGEMM", "SDPA_fwd", "SDPA_bwd", "CONV_fwd", "CONV_bwd", "InferenceAttention", "MoE_fused"];
+
+/// How names begin that only a compiled model has.
+const COMPILED: [&str; 3] = ["triton_poi_", "triton_per_", "Torch-Compiled Region"];
 
 /// What an operation multiplies, where it is one that does.
 pub(crate) fn operands_of(name: &str, arguments: &Arguments) -> Read {
@@ -42,17 +45,9 @@ pub(crate) fn product_cells(name: &str, arguments: &Arguments, settings: Setting
     let extents = call.product().map(|p| [p.batch, p.m, p.n, p.k]);
     let mut cells: Vec<Cell> = (0..4).map(|i| extents.map(|e| e[i]).into()).collect();
     let flag = |t: Trans| if t == Trans::T { "T" } else { "N" };
-    let flags = call.blas_steps(settings).iter().find_map(gemm_flags);
+    let flags = call.gemm_flags(settings);
     cells.extend([flags.map(|(a, _)| flag(a)).into(), flags.map(|(_, b)| flag(b)).into()]);
     cells
-}
-
-/// The flags of a product that is handed to the library.
-fn gemm_flags(step: &Step) -> Option<(Trans, Trans)> {
-    match step {
-        Step::Blas(BlasCall { arguments: blas::Arguments::Gemm(gemm), .. }) => Some((gemm.transa, gemm.transb)),
-        _ => None,
-    }
 }
 
 /// What stands around an event on the host.
@@ -135,9 +130,13 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
                 }
             }
         }
-        self.measure(&mut calls);
+        let unclaimed = self.measure(&mut calls);
         let mut workload = Workload::default();
         workload.source = source;
+        workload.launched = launched::launched(self.analysis, &self.names, &unclaimed);
+        if self.names.iter().any(|name| COMPILED.iter().any(|start| name.starts_with(start))) {
+            workload.source.facts.push(("compiled".into(), true.into()));
+        }
         for call in &calls {
             workload.push(call);
         }
@@ -217,17 +216,20 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
         }
     }
 
-    /// Each GPU event belongs to the innermost call above it.
-    fn measure(&self, calls: &mut [Call]) {
+    /// Each GPU event belongs to the innermost call above it; gives those that have none above.
+    fn measure(&self, calls: &mut [Call]) -> Vec<u32> {
         let analysis = self.analysis;
         let mut launched: Vec<Vec<u32>> = vec![Vec::new(); calls.len()];
+        let unlinked = |i: &u32| analysis.links.launcher[*i as usize] == NONE;
+        let mut unclaimed: Vec<u32> = analysis.gpu_events().map(|(i, _)| i).filter(unlinked).collect();
         for &gpu in &analysis.links.order {
             let mut above = analysis.links.launcher[gpu as usize];
             while above != NONE && self.call_at[above as usize] == NONE {
                 above = analysis.parent[above as usize];
             }
-            if above != NONE {
-                launched[self.call_at[above as usize] as usize].push(gpu);
+            match above {
+                NONE => unclaimed.push(gpu),
+                _ => launched[self.call_at[above as usize] as usize].push(gpu),
             }
         }
         for (call, gpu) in calls.iter_mut().zip(launched).filter(|(_, gpu)| !gpu.is_empty()) {
@@ -243,6 +245,7 @@ impl<'x, 't, T: Time> Collector<'x, 't, T> {
             }
             call.measured = Some(Box::new(measured));
         }
+        unclaimed
     }
 
     fn warnings(&self, without_strides: u64) -> Vec<String> {
@@ -281,15 +284,14 @@ fn disagreements(workload: &Workload, settings: Settings) -> Option<String> {
     let mut example = None;
     let mut wrong = 0;
     for call in workload.calls() {
-        let steps = call.blas_steps(settings);
-        let Some((transa, transb)) = steps.iter().find_map(gemm_flags) else { continue };
         let kernels = call.measured.iter().flat_map(|m| &m.kernels);
-        let Some((kernel, named)) = kernels.clone().find_map(|k| flags::flags(&k.name).map(|f| (&k.name, f))) else {
+        let told_by = kernels.clone().find_map(|k| kernel_name::flags(&k.name).map(|flags| (&k.name, flags)));
+        let Some((kernel, agrees)) = told_by.and_then(|(k, f)| call.agrees_with_flags(f, settings).map(|a| (k, a)))
+        else {
             continue;
         };
         told += 1;
-        let ruled = (transa == Trans::T, transb == Trans::T);
-        if ruled != named {
+        if !agrees {
             wrong += 1;
             example.get_or_insert_with(|| format!("{} runs {kernel}", call.op.name()));
         }
