@@ -200,6 +200,10 @@ fn the_reason_of_a_difference_is_named() {
             (1, &json!([reason]), &json!(true))
         );
     }
+    // Three at once.
+    let (_, answer) =
+        compared(plain, "llama-3.1-8b --phase generate --batch 4 --attention eager --seq 70 --steps 3", &[]);
+    assert_eq!(answer["reason"]["complete"], true, "{}", answer["reason"]);
     // And back: what the other side lacks.
     let (_, answer) = compared(&format!("{plain} --fuse qkv --tp 2"), plain, &[]);
     assert_eq!(answer["reason"]["complete"], true);

@@ -1,7 +1,7 @@
 //! Why two sides differ: the model asked for otherwise, until it fits.
 
 use crate::error::Error;
-use gemwright_compare::Comparison;
+use gemwright_compare::{Comparison, likeness};
 use gemwright_core::kernel_name::{Role, role};
 use gemwright_core::{DType, Operands, Workload};
 use gemwright_model::{AttentionWay, CacheKind, ExpertsWay, Fuse, Logits, Model, Options, Phase};
@@ -29,8 +29,25 @@ pub struct Variant {
 
 /// Options that are changed after one another at most.
 const ROUNDS: usize = 3;
+/// Ways that are followed beside one another: what fits best at first may lead nowhere.
+const WAYS: usize = 6;
 /// Values of one option that are tried at most.
 const VALUES: usize = 24;
+
+/// How well a variant fits.
+#[derive(Clone, Copy)]
+struct Fit {
+    agreement: f64,
+    likeness: f64,
+    complete: bool,
+}
+
+impl Fit {
+    /// Equal products count; where there are none, what comes nearer.
+    fn weight(&self) -> f64 {
+        self.agreement + self.likeness
+    }
+}
 
 /// Looks for it; `side` is the model's place. The other side is laid beside every variant.
 pub fn reason(
@@ -43,33 +60,46 @@ pub fn reason(
     let compare = |workload: &Workload| {
         let pair = if side == 0 { [workload, other] } else { [other, workload] };
         let found = Comparison::of(pair);
-        (found.agreement(), found.differences().next().is_none())
+        let complete = found.differences().next().is_none();
+        Fit { agreement: found.agreement(), likeness: likeness(pair), complete }
     };
-    let (before, complete) = compare(workload);
-    let mut reason = Reason { changes: Vec::new(), agreement: [before; 2], complete };
-    let mut current = options.clone();
-    while reason.changes.len() < ROUNDS && !reason.complete {
-        let mut best: Option<(f64, bool, Variant)> = None;
-        for variant in variants(&current, model.predict(&current)?.dtype, other) {
-            // What the model refuses is no variant of it.
-            let Ok(prediction) = model.predict(&variant.options) else { continue };
-            let (agreement, complete) = compare(&prediction.workload);
-            if best.as_ref().is_none_or(|(known, ..)| agreement > *known) {
-                best = Some((agreement, complete, variant));
-            }
-            if complete {
-                break;
+    let before = compare(workload);
+    let mut ways = vec![Way { fit: before, changes: Vec::new(), options: options.clone() }];
+    let mut best = ways[0].clone();
+    for _ in 0..ROUNDS {
+        let mut next: Vec<Way> = Vec::new();
+        for way in ways.iter().filter(|_| !best.fit.complete) {
+            for variant in variants(&way.options, model.predict(&way.options)?.dtype, other) {
+                // What the model refuses is no variant of it.
+                let Ok(prediction) = model.predict(&variant.options) else { continue };
+                let fit = compare(&prediction.workload);
+                if fit.weight() > way.fit.weight() {
+                    let options = variant.options.clone();
+                    next.push(Way { fit, changes: [&way.changes[..], &[variant]].concat(), options });
+                }
+                if fit.complete {
+                    break;
+                }
             }
         }
-        let Some((agreement, complete, variant)) = best.filter(|(agreement, ..)| *agreement > reason.agreement[1])
-        else {
-            break;
-        };
-        (reason.agreement[1], reason.complete) = (agreement, complete);
-        current = variant.options.clone();
-        reason.changes.push(variant);
+        next.sort_by(|x, y| y.fit.complete.cmp(&x.fit.complete).then(y.fit.weight().total_cmp(&x.fit.weight())));
+        next.truncate(WAYS);
+        match next.first() {
+            Some(way) => best = way.clone(),
+            None => break,
+        }
+        ways = next;
     }
-    Ok(reason)
+    let Way { fit, changes, .. } = best;
+    Ok(Reason { changes, agreement: [before.agreement, fit.agreement], complete: fit.complete })
+}
+
+/// Options changed after one another, and where that leads.
+#[derive(Clone)]
+struct Way {
+    fit: Fit,
+    changes: Vec<Variant>,
+    options: Options,
 }
 
 /// Numbers that the other side shows: batches, lengths of queries and keys, rows, counts.

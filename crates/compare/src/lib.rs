@@ -6,7 +6,7 @@
 //! and what their names and grids tell; [`figures`] holds rows against a chip, [`changes`] ranks what would save time,
 //! [`Verdict`] says whether a check that was asked for failed. Nothing here knows where a workload
 //! came from: variants of a model to try come in from outside, and [`Comparison::agreement`] says
-//! how well each fits.
+//! how well each fits, [`likeness`] whether it comes nearer.
 
 mod align;
 mod change;
@@ -15,6 +15,7 @@ mod figure;
 mod fit;
 mod graph;
 mod key;
+mod likeness;
 mod pair;
 mod replay;
 mod seen;
@@ -24,5 +25,6 @@ pub use change::{Change, changes};
 pub use comparison::{Comparison, Difference, How, KernelTime, Replays, Row, Unmatched};
 pub use figure::{Figures, figures};
 pub use key::Key;
+pub use likeness::likeness;
 pub use seen::Seen;
 pub use verdict::{FailOn, Verdict};

@@ -24,6 +24,8 @@ pub struct Answer<'a> {
 const NAMES: [&str; 2] = ["A", "B"];
 /// Rows on a screen.
 const ROWS: usize = 24;
+/// A variant that fits less is not named.
+const WORTH_NAMING: f64 = 0.5;
 /// Changes and kernels on a screen.
 const FEW: usize = 8;
 
@@ -184,7 +186,8 @@ impl Answer<'_> {
         let (name, other) = (NAMES[*side], NAMES[1 - *side]);
         let [before, after] = reason.agreement.map(report::percent);
         let words: Vec<String> = reason.changes.iter().map(|v| format!("{} ({})", v.option, v.means)).collect();
-        Some(match (words.is_empty(), reason.complete) {
+        let nothing = words.is_empty() || reason.agreement[1] < WORTH_NAMING;
+        Some(match (nothing, reason.complete) {
             (true, _) => format!("Likely reason: none found; no variant of {name} agrees with {other} better"),
             (_, true) => {
                 format!("Likely reason: {other} is {name} with {}; then every product agrees", words.join(", "))
