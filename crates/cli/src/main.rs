@@ -33,6 +33,8 @@ Examples:
   gemwright explain \"597x4096 @ 4096x11008^T\"             one product through every layer of the stack
   gemwright trace run.json.gz                              where the GPU's time went
   gemwright compare 'llama-2-7b --seq 597' run.json.gz     prediction against trace, product by product
+  gemwright bench 597 4096 4096 --dtype f32                our kernels beside the libraries of this machine
+  gemwright doctor                                         what this machine has, measured and checked
   gemwright chips mi300x                                   a chip's figures with their sources
 
 Exit codes: 0 done; 1 a check that was asked for failed; 2 the input or the command is at fault;
@@ -45,6 +47,8 @@ enum Command {
     Explain(command::explain::Args),
     Trace(command::trace::Args),
     Compare(command::compare::Args),
+    Bench(command::bench::Args),
+    Doctor(command::doctor::Args),
     Chips(command::chips::Args),
     Completions(command::completions::Args),
     Man(command::man::Args),
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => command::explain::run(args),
         Command::Trace(args) => command::trace::run(args),
         Command::Compare(args) => command::compare::run(args),
+        Command::Bench(args) => command::bench::run(args),
+        Command::Doctor(args) => command::doctor::run(args),
         Command::Chips(args) => command::chips::run(args),
         Command::Completions(args) => command::completions::run(args),
         Command::Man(args) => command::man::run(args),

@@ -1,7 +1,7 @@
 //! A table as a parquet file: typed columns, every cell may be missing.
 
 use gemwright_core::{Cell, Table};
-use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, ConvertedType, GzipLevel, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -79,7 +79,7 @@ fn written(table: &Table) -> Result<Vec<u8>, ParquetError> {
     };
     let fields = table.columns.iter().zip(&kinds).map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("table").with_fields(fields).build()?);
-    let compression = Compression::ZSTD(ZstdLevel::try_new(3)?);
+    let compression = Compression::GZIP(GzipLevel::default());
     let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
     let mut bytes = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties)?;

@@ -1,9 +1,11 @@
 //! One file a subcommand.
 
+pub mod bench;
 pub mod chips;
 pub mod compare;
 mod compare_answer;
 pub mod completions;
+pub mod doctor;
 pub mod explain;
 pub mod man;
 pub mod model;

@@ -1,0 +1,301 @@
+//! `gemwright bench`: candidates side by side.
+
+use super::model::short_name;
+use crate::error::Error;
+use crate::output::{Format, OutputArgs};
+use crate::products::{one_product, products_of_csv};
+use crate::subject::ModelOptions;
+use crate::workload::workload;
+use clap::ValueEnum;
+use gemwright_core::{Cell, DType, Table, Workload};
+use gemwright_cpu::Kernel;
+use gemwright_engine::bench::{Measured, Method, Times, measure};
+use gemwright_engine::{Candidate, Problem, candidates};
+use gemwright_report as report;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  gemwright bench 597 4096 4096                          one product, as a linear layer has it: weights [N, K]
+  gemwright bench llama-2-7b --phase decode --threads 1  the products of a model
+  gemwright bench shapes.csv --against mkl,openblas --record benches/today
+  gemwright bench 2048 2048 2048 --dtype f64 --kernel avx2-f64
+
+Candidates take turns call by call in one process, on random numbers, after the judge has passed each; weights of
+products with few rows are rotated past the last cache; the machine's limit loops run in the same rotation. The ratio
+is the median over the rounds of the paired ratio of the best of ours to the best other.";
+
+/// Our kernels beside the libraries of this machine, on a model's own products
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// M N K of a linear layer, a CSV of shapes, or a config.json, a folder, a preset, a trace, a saved workload
+    #[arg(required = true, num_args = 1..=3, value_name = "M N K|TABLE.csv|WORKLOAD")]
+    subject: Vec<String>,
+    /// Where it runs
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceArg,
+    /// Only these libraries; none for ours alone
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    against: Option<Vec<String>>,
+    /// Only this kernel of ours (`gemwright doctor` lists them) [default: GEMWRIGHT_KERNEL, or the best for the type]
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Threads of every candidate [default: all]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Turns of every candidate
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    rounds: usize,
+    /// Keep raw times, machine, versions and the table in this folder
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    options: ModelOptions,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DeviceArg {
+    Cpu,
+    Cuda,
+}
+
+/// Turns where a call takes over 50 ms.
+const ROUNDS_OF_LONG: usize = 5;
+
+/// A problem of the list, with how often it is run and what it is called.
+struct Asked {
+    problem: Problem,
+    count: u64,
+    name: String,
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    if args.device == DeviceArg::Cuda {
+        return Err(Error::Missing("no kernels for CUDA are in this build yet; --device cpu runs here".into()));
+    }
+    let dtype = args.options.dtype.unwrap_or(DType::F32);
+    if !matches!(dtype, DType::F32 | DType::F64) {
+        return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32 or f64")));
+    }
+    let asked = problems(args, dtype)?;
+    let candidates = chosen(args, dtype)?;
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
+    let bar = bar(args, &asked);
+    let mut measured = Vec::new();
+    for asked in &asked {
+        measured.push(measure(&asked.problem, &candidates, &method, &mut |_, _| bar.inc(1)));
+        bar.set_position((measured.len() * method.rounds) as u64);
+    }
+    bar.finish_and_clear();
+    let table = table(&asked, &measured);
+    if let Some(folder) = &args.record {
+        record(folder, &asked, &measured, &candidates, &method, &table)?;
+    }
+    if args.output.format == Format::Json {
+        return args.output.write(&raw(&asked, &measured, &candidates, &method).to_string());
+    }
+    let text = args.output.table(&table);
+    match args.output.format {
+        Format::Csv => args.output.write(&text),
+        _ => args.output.write(&format!("{text}\n\n{}", notes(&measured, threads).join("\n"))),
+    }
+}
+
+fn problems(args: &Args, dtype: DType) -> Result<Vec<Asked>, Error> {
+    if let [m, n, k] = args.subject.as_slice() {
+        let p = one_product([m, n, k], dtype)?.calls()[0].product().unwrap_or_else(|| unreachable!("a product"));
+        return Ok(vec![Asked { problem: Problem::linear(p.m, p.n, p.k, dtype), count: 1, name: "linear".into() }]);
+    }
+    let workload: Workload = match args.subject.as_slice() {
+        [path] if path.ends_with(".csv") => products_of_csv(path, dtype)?,
+        [name] => workload(name, &args.options, args.output.quiet)?,
+        _ => return Err(Error::Usage("give M N K, a CSV of shapes, or one config, folder or preset".into())),
+    };
+    args.output.warn(&workload.warnings);
+    let mut asked: Vec<Asked> = Vec::new();
+    for call in workload.calls() {
+        let Some(problem) = Problem::of(call, dtype) else { continue };
+        match asked.iter_mut().find(|known| known.problem == problem) {
+            Some(known) => known.count += call.count,
+            None => asked.push(Asked { problem, count: call.count, name: name(call) }),
+        }
+    }
+    if asked.is_empty() {
+        return Err(Error::Usage("the list has no plain product to measure".into()));
+    }
+    Ok(asked)
+}
+
+fn name(call: &gemwright_core::Call) -> String {
+    if call.module.is_empty() { short_name(call) } else { call.module.to_string() }
+}
+
+/// One of ours, and the libraries that are wanted and here.
+fn chosen(args: &Args, dtype: DType) -> Result<Vec<Box<dyn Candidate>>, Error> {
+    let missing = |error: gemwright_cpu::KernelError| Error::Missing(error.to_string());
+    let asked = args.kernel.clone().or_else(|| std::env::var("GEMWRIGHT_KERNEL").ok());
+    let kernel = match &asked {
+        Some(name) => Kernel::named(name).map_err(missing)?,
+        None => Kernel::best(dtype).ok_or_else(|| Error::Missing(format!("no kernel multiplies {dtype} here")))?,
+    };
+    if kernel.dtype != dtype {
+        return Err(Error::Usage(format!("--kernel {} multiplies {}, not {dtype}", kernel.name, kernel.dtype)));
+    }
+    let own = format!("own.{}", kernel.name);
+    let (all, absent) = candidates();
+    let wanted = |name: &str| match &args.against {
+        None => true,
+        Some(list) => list.iter().any(|wanted| wanted == name),
+    };
+    for name in args.against.iter().flatten().filter(|name| *name != "none") {
+        if let Some(absent) = absent.iter().find(|a| a.name == name) {
+            return Err(Error::Missing(format!("{name}: {}; {}", absent.why, absent.how)));
+        }
+        if !all.iter().any(|c| c.name() == name) {
+            let known: Vec<&str> =
+                all.iter().filter(|c| !c.is_own()).map(|c| c.name()).chain(absent.iter().map(|a| a.name)).collect();
+            return Err(Error::Usage(format!("--against {name}: known are {}", known.join(", "))));
+        }
+    }
+    if args.against.is_none() && !args.output.quiet {
+        for absent in &absent {
+            eprintln!("not here: {} ({}); {}", absent.name, absent.why, absent.how);
+        }
+    }
+    Ok(all.into_iter().filter(|c| if c.is_own() { c.name() == own } else { wanted(c.name()) }).collect())
+}
+
+fn bar(args: &Args, asked: &[Asked]) -> ProgressBar {
+    let shown = !args.output.quiet && std::io::stderr().is_terminal();
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some((asked.len() * args.rounds.max(1)) as u64), target);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} rounds, {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn table(asked: &[Asked], measured: &[Measured]) -> Table {
+    let mut table = Table::new(&[
+        "product",
+        "flags",
+        ">batch",
+        ">M",
+        ">N",
+        ">K",
+        ">count",
+        "candidate",
+        ">median",
+        ">p10",
+        ">GFLOP/s",
+        ">GB/s",
+        ">of the limit, p10",
+        ">to the best other",
+    ]);
+    for (asked, measured) in asked.iter().zip(measured) {
+        let p = asked.problem.product;
+        let mut times: Vec<&Times> = measured.times.iter().collect();
+        times.sort_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5)));
+        for times in times {
+            let (median, p10) = (times.quantile(0.5), times.quantile(0.1));
+            let rate = p.flops() as f64 / p10 * 1e-9;
+            let bytes = asked.problem.bytes() as f64 / p10 * 1e-9;
+            let share = measured.limit(0.1) / p10;
+            let best = times.own && measured.best(true).is_some_and(|best| best.name == times.name);
+            let ratio = if best { measured.ratio() } else { None };
+            let mut row: Vec<Cell> = vec![asked.name.as_str().into(), asked.problem.letters().into()];
+            row.extend([p.batch, p.m, p.n, p.k, asked.count].map(Cell::from));
+            row.extend([
+                times.name.as_str().into(),
+                Cell::shown(median, report::seconds(median)),
+                Cell::shown(p10, report::seconds(p10)),
+                Cell::shown(rate, report::significant(rate, 4)),
+                Cell::shown(bytes, report::significant(bytes, 3)),
+                Cell::shown(share, report::percent(share)),
+                ratio.map_or(Cell::Empty, |x| Cell::shown(x, report::significant(x, 3))),
+            ]);
+            table.row(row);
+        }
+    }
+    table
+}
+
+/// What the limits did, and who was left out.
+fn notes(measured: &[Measured], threads: usize) -> Vec<String> {
+    let mut lines = vec![format!("threads      {threads}; rates are those of p10, ratios the median of paired rounds")];
+    let ratios: Vec<f64> = measured.iter().filter_map(Measured::ratio).collect();
+    if !ratios.is_empty() {
+        let mean = (ratios.iter().map(|x| x.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        lines.push(format!(
+            "ratio        {} geometric mean over {} products",
+            report::significant(mean, 3),
+            ratios.len()
+        ));
+    }
+    if let Some(first) = measured.first() {
+        for limit in &first.limits {
+            let rates: Vec<f64> = measured
+                .iter()
+                .flat_map(|m| &m.limits)
+                .filter(|l| l.name == limit.name)
+                .map(|l| l.quantile(0.9))
+                .collect();
+            let best = rates.iter().copied().fold(0.0, f64::max) * 1e-9;
+            let least = rates.iter().copied().fold(f64::INFINITY, f64::min) * 1e-9;
+            let [least, best] = [least, best].map(|x| report::significant(x, 4));
+            lines.push(format!("{}   {least} to {best} G/s over the products, p10", limit.name));
+        }
+        lines.extend(first.left_out.iter().map(|(name, why)| format!("left out     {name}: {why}")));
+    }
+    lines
+}
+
+fn raw(asked: &[Asked], measured: &[Measured], candidates: &[Box<dyn Candidate>], method: &Method) -> Value {
+    let times = |all: &[Times]| -> Vec<Value> {
+        all.iter().map(|t| json!({"name": t.name, "own": t.own, "values": t.values})).collect()
+    };
+    let products: Vec<Value> = asked
+        .iter()
+        .zip(measured)
+        .map(|(asked, m)| {
+            let p = asked.problem.product;
+            json!({
+                "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n, "k": p.k,
+                "dtype": asked.problem.dtype.name(), "count": asked.count, "cold": m.cold, "seconds": times(&m.times),
+                "limits": times(&m.limits), "left_out": m.left_out, "ratio": m.ratio(),
+            })
+        })
+        .collect();
+    let versions: Vec<Value> = candidates.iter().map(|c| json!({"name": c.name(), "version": c.origin()})).collect();
+    json!({
+        "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(),
+        "threads": method.threads, "rounds": method.rounds, "candidates": versions, "products": products,
+    })
+}
+
+fn record(
+    folder: &Path,
+    asked: &[Asked],
+    measured: &[Measured],
+    candidates: &[Box<dyn Candidate>],
+    method: &Method,
+    table: &Table,
+) -> Result<(), Error> {
+    let failed = |path: &Path, e: std::io::Error| Error::File { path: path.display().to_string(), why: e.to_string() };
+    std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
+    let raw = raw(asked, measured, candidates, method);
+    for (name, text) in
+        [("raw.json", raw.to_string()), ("table.csv", report::csv(table)), ("table.md", report::markdown(table))]
+    {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| failed(&path, e))?;
+    }
+    Ok(())
+}

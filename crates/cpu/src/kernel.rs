@@ -1,0 +1,131 @@
+//! The kernels by name, and which of them this machine can run.
+
+use crate::gemm::{Job, Tiles, gemm_with};
+use crate::pool::Pool;
+use crate::scratch::Scratch;
+use crate::simd::{Simd, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{avx2, avx512};
+use gemwright_core::DType;
+
+/// An instruction set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Isa {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+impl Isa {
+    /// The name used in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+}
+
+/// A function that multiplies one element type.
+type Run<T> = fn(Job<'_, T>, &Pool, usize, &mut Scratch);
+
+/// One of our kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    /// Such as `avx512-f32`.
+    pub name: &'static str,
+    /// What it is compiled for.
+    pub isa: Isa,
+    /// What it multiplies.
+    pub dtype: DType,
+    available: fn() -> bool,
+    run32: Option<Run<f32>>,
+    run64: Option<Run<f64>>,
+}
+
+/// A kernel that was asked for and is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KernelError {
+    /// No kernel has that name.
+    Unknown(String),
+    /// The machine lacks its instructions.
+    Absent(&'static str),
+}
+
+impl std::fmt::Display for KernelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let present: Vec<&str> = Kernel::present().map(|kernel| kernel.name).collect();
+        match self {
+            KernelError::Unknown(name) => write!(f, "no kernel is called `{name}`; this machine runs ")?,
+            KernelError::Absent(name) => write!(f, "this machine lacks the instructions of `{name}`; it runs ")?,
+        }
+        f.write_str(&present.join(", "))
+    }
+}
+
+impl std::error::Error for KernelError {}
+
+const fn f32_kernel<S: Tiles<T = f32>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
+    Kernel { name, isa, dtype: DType::F32, available, run32: Some(gemm_with::<S>), run64: None }
+}
+
+const fn f64_kernel<S: Tiles<T = f64>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
+    Kernel { name, isa, dtype: DType::F64, available, run32: None, run64: Some(gemm_with::<S>) }
+}
+
+/// Every kernel, the fastest of a type first.
+#[cfg(target_arch = "x86_64")]
+static KERNELS: [Kernel; 6] = [
+    f32_kernel::<avx512::F32x16>("avx512-f32", Isa::Avx512, avx512::F32x16::available),
+    f64_kernel::<avx512::F64x8>("avx512-f64", Isa::Avx512, avx512::F64x8::available),
+    f32_kernel::<avx2::F32x8>("avx2-f32", Isa::Avx2, avx2::F32x8::available),
+    f64_kernel::<avx2::F64x4>("avx2-f64", Isa::Avx2, avx2::F64x4::available),
+    f32_kernel::<portable::Portable<f32>>("portable-f32", Isa::Portable, || true),
+    f64_kernel::<portable::Portable<f64>>("portable-f64", Isa::Portable, || true),
+];
+#[cfg(not(target_arch = "x86_64"))]
+static KERNELS: [Kernel; 2] = [
+    f32_kernel::<portable::Portable<f32>>("portable-f32", Isa::Portable, || true),
+    f64_kernel::<portable::Portable<f64>>("portable-f64", Isa::Portable, || true),
+];
+
+impl Kernel {
+    /// Every kernel there is, the fastest of a type first.
+    pub fn all() -> &'static [Kernel] {
+        &KERNELS
+    }
+
+    /// Those this machine can run.
+    pub fn present() -> impl Iterator<Item = &'static Kernel> {
+        KERNELS.iter().filter(|kernel| kernel.is_present())
+    }
+
+    /// This machine can run it.
+    pub fn is_present(&self) -> bool {
+        (self.available)()
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Result<&'static Kernel, KernelError> {
+        let found = KERNELS.iter().find(|kernel| kernel.name == name);
+        let found = found.ok_or_else(|| KernelError::Unknown(name.into()))?;
+        if found.is_present() { Ok(found) } else { Err(KernelError::Absent(found.name)) }
+    }
+
+    /// The fastest for a type.
+    pub fn best(dtype: DType) -> Option<&'static Kernel> {
+        Kernel::present().find(|kernel| kernel.dtype == dtype)
+    }
+
+    /// The function, for f32.
+    pub fn run_f32(&self) -> Option<Run<f32>> {
+        self.run32
+    }
+
+    /// The function, for f64.
+    pub fn run_f64(&self) -> Option<Run<f64>> {
+        self.run64
+    }
+}

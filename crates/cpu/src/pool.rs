@@ -1,0 +1,242 @@
+//! Threads that wait for products. Work is claimed piece by piece through a counter inside the task, so
+//! a product is right whatever number of threads comes, and a slow core holds nobody up.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+
+type Task = dyn Fn(usize) + Sync + 'static;
+
+/// The task of the moment. Read only by who has joined it.
+#[derive(Clone, Copy)]
+struct Current(*const Task);
+// SAFETY: the closure is `Sync`, and `Pool::run` does not return before every worker that joined has left.
+unsafe impl Send for Current {}
+
+struct Shared {
+    /// Counts tasks, so that a worker knows a new one.
+    sequence: AtomicUsize,
+    /// [`OPEN`] while workers may join, and twice the number of those that have.
+    state: AtomicUsize,
+    task: Mutex<Option<Current>>,
+    panicked: Mutex<Option<Box<dyn Any + Send>>>,
+    stop: AtomicBool,
+}
+
+const OPEN: usize = 1;
+const JOINED: usize = 2;
+
+/// Turns of waiting before a thread sleeps: about a tenth of a millisecond, so that products that follow
+/// one another find it awake and an idle program burns nothing.
+const TURNS: u32 = 2000;
+
+/// A fixed number of threads, the caller's among them.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// One task at a time; whoever finds it taken works alone.
+    turn: Mutex<()>,
+}
+
+impl Pool {
+    /// So many threads; one at least.
+    pub fn new(threads: usize) -> Pool {
+        let shared = Arc::new(Shared {
+            sequence: AtomicUsize::new(0),
+            state: AtomicUsize::new(0),
+            task: Mutex::new(None),
+            panicked: Mutex::new(None),
+            stop: AtomicBool::new(false),
+        });
+        let worker = |index: usize| {
+            let shared = Arc::clone(&shared);
+            let name = format!("gemwright-{index}");
+            thread::Builder::new().name(name).spawn(move || work(&shared, index))
+        };
+        // Where the system gives no more threads, those that are there do.
+        let workers = (1..threads.max(1)).map_while(|index| worker(index).ok()).collect();
+        Pool { shared, workers, turn: Mutex::new(()) }
+    }
+
+    /// One for the whole program, with as many threads as the machine runs at once.
+    pub fn global() -> &'static Pool {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::new(thread::available_parallelism().map_or(1, usize::from)))
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `task` on up to `most` threads, the caller's as number 0, and returns when none is in it
+    /// any more. Threads that come too late, and all of them while another caller has the pool, stay out:
+    /// a task claims its pieces and must be complete when any one thread returns from it.
+    pub fn run(&self, most: usize, task: &(dyn Fn(usize) + Sync)) {
+        let taken = if most > 1 && !self.workers.is_empty() { self.turn.try_lock().ok() } else { None };
+        let Some(_turn) = taken else { return task(0) };
+        // SAFETY: only the lifetime changes; below nobody is left in the task before this returns.
+        let current = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static Task>(task) };
+        *self.shared.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(Current(current));
+        self.shared.state.store(OPEN, Ordering::Release);
+        self.shared.sequence.fetch_add(1, Ordering::Release);
+        for worker in self.workers.iter().take(most - 1) {
+            worker.thread().unpark();
+        }
+        let own = catch_unwind(AssertUnwindSafe(|| task(0)));
+        self.shared.state.fetch_and(!OPEN, Ordering::AcqRel);
+        while self.shared.state.load(Ordering::Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        let theirs = self.shared.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(cause) = own.err().or(theirs) {
+            resume_unwind(cause);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.sequence.fetch_add(1, Ordering::Release);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            let _ = worker.join();
+        }
+    }
+}
+
+fn work(shared: &Shared, index: usize) {
+    let mut seen = 0;
+    loop {
+        let mut turns = 0;
+        while shared.sequence.load(Ordering::Acquire) == seen {
+            turns += 1;
+            if turns < TURNS {
+                std::hint::spin_loop();
+            } else {
+                // A wake-up that came in between is kept for the thread: this returns at once then.
+                thread::park();
+            }
+        }
+        seen = shared.sequence.load(Ordering::Acquire);
+        if shared.stop.load(Ordering::Acquire) {
+            return;
+        }
+        if join(shared) {
+            let task = *shared.task.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(Current(task)) = task {
+                // SAFETY: joined while it was open, so `run` waits for this thread to leave.
+                let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*task)(index) }));
+                if let Err(cause) = done {
+                    *shared.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
+                }
+            }
+            shared.state.fetch_sub(JOINED, Ordering::Release);
+        }
+    }
+}
+
+/// Goes in, if the door is open.
+fn join(shared: &Shared) -> bool {
+    let open = |state: usize| (state & OPEN != 0).then_some(state + JOINED);
+    shared.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
+}
+
+/// Hands out the numbers `0..end` once each, to any number of threads.
+pub struct Counter {
+    next: AtomicUsize,
+    end: usize,
+}
+
+impl Counter {
+    pub fn new(end: usize) -> Counter {
+        Counter { next: AtomicUsize::new(0), end }
+    }
+
+    pub fn claim(&self) -> Option<usize> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.end).then_some(index)
+    }
+}
+
+/// A share of work whose results all threads need before they go on.
+pub struct Phase {
+    pieces: Counter,
+    done: AtomicUsize,
+}
+
+impl Phase {
+    pub fn new(pieces: usize) -> Phase {
+        Phase { pieces: Counter::new(pieces), done: AtomicUsize::new(0) }
+    }
+
+    /// Takes pieces until none is left, then waits for those that others are still at.
+    pub fn run(&self, mut piece: impl FnMut(usize)) {
+        while let Some(index) = self.pieces.claim() {
+            piece(index);
+            self.done.fetch_add(1, Ordering::Release);
+        }
+        while self.done.load(Ordering::Acquire) < self.pieces.end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn sum(pool: &Pool) -> u64 {
+        let (counter, total) = (Counter::new(1000), AtomicU64::new(0));
+        pool.run(pool.threads(), &|_| {
+            while let Some(i) = counter.claim() {
+                total.fetch_add(i as u64, Ordering::Relaxed);
+            }
+        });
+        total.into_inner()
+    }
+
+    #[test]
+    fn every_piece_is_done_once_whoever_calls() {
+        let pool = Pool::new(3);
+        for _ in 0..200 {
+            assert_eq!(sum(&pool), 499_500);
+        }
+        // Several callers at once: who finds the pool taken works alone.
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| assert_eq!(sum(&pool), 499_500)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_task_may_call_the_pool_again() {
+        let pool = Pool::new(2);
+        let outer = Counter::new(8);
+        pool.run(2, &|_| {
+            while outer.claim().is_some() {
+                assert_eq!(sum(&pool), 499_500);
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_comes_back_to_the_caller_and_the_pool_lives_on() {
+        let pool = Pool::new(2);
+        let counter = Counter::new(2);
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(2, &|_| {
+                while let Some(i) = counter.claim() {
+                    assert!(i != 1, "planted");
+                }
+            });
+        }));
+        assert!(failed.is_err());
+        assert_eq!(sum(&pool), 499_500);
+    }
+}

@@ -1,0 +1,77 @@
+//! Memory that is laid out by packing, kept between products: no kernel allocates.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Cache lines, and enough for huge pages to be given.
+const ALIGN: usize = 4096;
+
+/// Bytes aligned to a page.
+#[derive(Debug)]
+pub struct Scratch {
+    ptr: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory, owned.
+unsafe impl Send for Scratch {}
+// SAFETY: `&Scratch` gives nothing but numbers and a pointer.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    /// Nothing yet.
+    pub const fn new() -> Scratch {
+        Scratch { ptr: NonNull::dangling(), bytes: 0 }
+    }
+
+    /// With room for so many bytes.
+    pub fn with_bytes(bytes: usize) -> Scratch {
+        let mut scratch = Scratch::new();
+        scratch.reserve(bytes);
+        scratch
+    }
+
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes room; what was in it is lost.
+    pub fn reserve(&mut self, bytes: usize) {
+        if bytes <= self.bytes {
+            return;
+        }
+        let bytes = bytes.next_multiple_of(ALIGN);
+        self.free();
+        let layout = Layout::from_size_align(bytes, ALIGN).expect("a size that fits the address space");
+        // SAFETY: the size is not 0.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        (self.ptr, self.bytes) = (ptr, bytes);
+    }
+
+    /// Where it begins.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    fn free(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: allocated by `reserve` with this layout.
+            unsafe { dealloc(self.ptr.as_ptr(), Layout::from_size_align_unchecked(self.bytes, ALIGN)) };
+            (self.ptr, self.bytes) = (NonNull::dangling(), 0);
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.free();
+    }
+}

@@ -1,0 +1,91 @@
+//! What the kernels need of an instruction set, and one file for each.
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+pub mod portable;
+
+/// A number that is multiplied.
+pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+    /// 0 and 1.
+    const ZERO: Self;
+    #[allow(missing_docs)]
+    const ONE: Self;
+    /// Name of its type, as in `DType::name`.
+    const NAME: &'static str;
+    /// `self · x + y`, rounded once or twice.
+    fn mul_add(self, x: Self, y: Self) -> Self;
+    #[allow(missing_docs)]
+    fn mul(self, x: Self) -> Self;
+    #[allow(missing_docs)]
+    fn add(self, x: Self) -> Self;
+    /// For callers that compute in f64.
+    fn from_f64(x: f64) -> Self;
+    #[allow(missing_docs)]
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! element {
+    ($type:ident) => {
+        impl Element for $type {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const NAME: &'static str = stringify!($type);
+            #[inline(always)]
+            fn mul_add(self, x: Self, y: Self) -> Self {
+                // Where the machine has no such instruction `mul_add` would call a function.
+                if cfg!(target_feature = "fma") { $type::mul_add(self, x, y) } else { self * x + y }
+            }
+            #[inline(always)]
+            fn mul(self, x: Self) -> Self {
+                self * x
+            }
+            #[inline(always)]
+            fn add(self, x: Self) -> Self {
+                self + x
+            }
+            fn from_f64(x: f64) -> Self {
+                x as $type
+            }
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+        }
+    };
+}
+
+element!(f32);
+element!(f64);
+
+/// Vectors of one instruction set.
+///
+/// # Safety
+/// Every function needs the instruction set of the implementor on this machine ([`Simd::available`]),
+/// and must be inlined into a function compiled for it. `load` and `store` touch `LANES` elements from
+/// the pointer, `load_part` and `store_part` the first `count` of them; no alignment is asked for.
+pub unsafe trait Simd: Copy + Send + Sync + 'static {
+    /// What is in a vector.
+    type T: Element;
+    /// A register.
+    type V: Copy;
+    /// Elements of a vector.
+    const LANES: usize;
+    /// The machine has it.
+    fn available() -> bool;
+    /// Runs `body` as code compiled for the instruction set.
+    unsafe fn vectorize<R>(body: impl FnOnce() -> R) -> R;
+    unsafe fn splat(x: Self::T) -> Self::V;
+    unsafe fn load(from: *const Self::T) -> Self::V;
+    unsafe fn load_part(from: *const Self::T, count: usize) -> Self::V;
+    unsafe fn store(to: *mut Self::T, v: Self::V);
+    unsafe fn store_part(to: *mut Self::T, v: Self::V, count: usize);
+    unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
+    unsafe fn add(x: Self::V, y: Self::V) -> Self::V;
+    /// x · y + z.
+    unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
+    /// All lanes added, in a fixed order.
+    unsafe fn sum(x: Self::V) -> Self::T;
+    /// Asks for the line at `from`, which need not be readable.
+    unsafe fn prefetch(from: *const Self::T);
+}

@@ -1,0 +1,145 @@
+//! Every kernel against sums in higher precision: edges, layouts, factors.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use gemwright_core::DType;
+use gemwright_cpu::{Element, Job, Kernel, Mat, MatMut, Pool, Scratch};
+
+/// Small whole numbers and halves with a generator of our own, so that a failure repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 40) as f64) / f64::from(1u32 << 24) - 0.5
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((self.next() + 0.5) * n as f64) as usize % n
+    }
+}
+
+type Run<T> = fn(Job<'_, T>, &Pool, usize, &mut Scratch);
+
+/// A matrix with strides of its own inside memory that is larger.
+struct Stored<T> {
+    memory: Vec<T>,
+    offset: usize,
+    row: isize,
+    col: isize,
+}
+
+fn stored<T: Element>(
+    rows: usize,
+    cols: usize,
+    layout: usize,
+    random: &mut Random,
+    fill: impl Fn(&mut Random) -> T,
+) -> Stored<T> {
+    let (r, c) = (rows.max(1) as isize, cols.max(1) as isize);
+    let (row, col) = match layout {
+        0 => (c, 1),
+        1 => (1, r),
+        2 => (c + 5, 1),
+        3 => (1, r + 3),
+        4 => (3 * c + 1, 3),
+        5 => (-(c + 2), 1),
+        _ => (c, -1),
+    };
+    let far = |n: isize, step: isize| (n - 1) * step;
+    let least = far(r, row).min(0) + far(c, col).min(0);
+    let most = far(r, row).max(0) + far(c, col).max(0);
+    let memory = (0..(most - least + 1) as usize).map(|_| fill(random)).collect();
+    Stored { memory, offset: (-least) as usize, row, col }
+}
+
+fn check<T: Element>(kernel: &str, run: Run<T>, (m, n, k): (usize, usize, usize), random: &mut Random, epsilon: f64) {
+    let (la, lb, lc) = (random.below(7), random.below(7), random.below(7));
+    let (alpha, beta) = ([1.0, -0.5, 0.0][random.below(3)], [0.0, 1.0, 0.75][random.below(3)]);
+    let a = stored(m, k, la, random, |r| T::from_f64(r.next()));
+    let b = stored(k, n, lb, random, |r| T::from_f64(r.next()));
+    let nan = beta == 0.0;
+    let mut c = stored(m, n, lc, random, |r| T::from_f64(if nan { f64::NAN } else { r.next() }));
+    let before = c.memory.clone();
+    let at = |s: &Stored<T>, i: usize, j: usize| (s.offset as isize + i as isize * s.row + j as isize * s.col) as usize;
+    let job = Job {
+        a: Mat::new(&a.memory, a.offset, (m, k), (a.row, a.col)).unwrap(),
+        b: Mat::new(&b.memory, b.offset, (k, n), (b.row, b.col)).unwrap(),
+        c: MatMut::new(&mut c.memory, c.offset, (m, n), (c.row, c.col)).unwrap(),
+        alpha: T::from_f64(alpha),
+        beta: T::from_f64(beta),
+    };
+    let pool = Pool::global();
+    run(job, pool, pool.threads(), &mut Scratch::new());
+    let what = format!("{kernel} {m}x{n}x{k} layouts {la} {lb} {lc} alpha {alpha} beta {beta}");
+    let mut written = vec![false; c.memory.len()];
+    for i in 0..m {
+        for j in 0..n {
+            let (mut sum, mut size) = (0.0, 0.0);
+            for s in 0..k {
+                let term = a.memory[at(&a, i, s)].to_f64() * b.memory[at(&b, s, j)].to_f64();
+                sum += term;
+                size += term.abs();
+            }
+            let place = at(&c, i, j);
+            let old = if nan { 0.0 } else { before[place].to_f64() };
+            let want = alpha * sum + beta * old;
+            let bound = (k as f64 + 4.0) * epsilon * (alpha.abs() * size + (beta * old).abs()) + f64::MIN_POSITIVE;
+            let got = c.memory[place].to_f64();
+            assert!((got - want).abs() <= bound, "{what}: [{i}, {j}] is {got}, want {want}");
+            written[place] = true;
+        }
+    }
+    for (place, _) in written.iter().enumerate().filter(|(_, w)| !**w) {
+        let same = c.memory[place] == before[place] || nan && c.memory[place].to_f64().is_nan();
+        assert!(same, "{what}: wrote outside, at {place}");
+    }
+}
+
+#[test]
+fn products_of_every_kernel() {
+    let mut random = Random(7);
+    let edges = [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 47, 48, 49, 64, 65, 97];
+    let ks = [0, 1, 2, 7, 16, 17, 64, 101, 515];
+    let mut cases = Vec::new();
+    for m in edges {
+        for n in edges {
+            cases.push((m, n, ks[random.below(ks.len())]));
+        }
+    }
+    cases.extend([(9, 1030, 1100), (130, 530, 1029), (5, 2000, 700), (2000, 5, 700), (70, 900, 513)]);
+    for kernel in Kernel::present() {
+        for &case in &cases {
+            match kernel.dtype {
+                DType::F32 => check(kernel.name, kernel.run_f32().unwrap(), case, &mut random, f64::from(f32::EPSILON)),
+                _ => check(kernel.name, kernel.run_f64().unwrap(), case, &mut random, f64::EPSILON),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads() {
+    let mut random = Random(3);
+    let (m, n, k) = (150, 700, 1200);
+    let a: Vec<f32> = (0..m * k).map(|_| random.next() as f32).collect();
+    let b: Vec<f32> = (0..k * n).map(|_| random.next() as f32).collect();
+    for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::F32) {
+        let results: Vec<Vec<f32>> = [1, 2, 3, 5]
+            .into_iter()
+            .map(|threads| {
+                let pool = Pool::new(threads);
+                let mut c = vec![0.0; m * n];
+                let job = Job {
+                    a: Mat::row_major(&a, m, k).unwrap(),
+                    b: Mat::row_major(&b, k, n).unwrap(),
+                    c: MatMut::row_major(&mut c, m, n).unwrap(),
+                    alpha: 1.0,
+                    beta: 0.0,
+                };
+                kernel.run_f32().unwrap()(job, &pool, threads, &mut Scratch::new());
+                c
+            })
+            .collect();
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{}", kernel.name);
+    }
+}

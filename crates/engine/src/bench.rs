@@ -1,0 +1,208 @@
+//! Candidates measured in turns: call by call, in one process, on random numbers, correctness first, with
+//! the machine's limits in the same rotation.
+
+use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Region};
+use crate::judge::{Random, judge};
+use crate::limit::Limit;
+use crate::problem::{Layout, Problem};
+use gemwright_core::{DType, Product};
+use gemwright_cpu::{Caches, Element};
+use std::time::Instant;
+
+/// How it is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Method {
+    /// Turns of every candidate.
+    pub rounds: usize,
+    /// Threads of all of them.
+    pub threads: usize,
+    /// Turns of a candidate whose call takes longer than [`LONG`].
+    pub rounds_of_long: usize,
+}
+
+/// Seconds from which on a call is long.
+const LONG: f64 = 0.05;
+/// Seconds that a turn of a short call is filled up to by repeating it.
+const TURN: f64 = 2e-4;
+
+/// Times of one candidate.
+#[derive(Debug, Clone)]
+pub struct Times {
+    /// Its name, or the limit's.
+    pub name: String,
+    /// One of ours.
+    pub own: bool,
+    /// Seconds of a call, or of a limit the rate, in order of the rounds.
+    pub values: Vec<f64>,
+}
+
+impl Times {
+    /// The value that a share of the others lies below.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let place = ((sorted.len().saturating_sub(1)) as f64 * share).round() as usize;
+        sorted.get(place).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// What was measured for a problem.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// The problem.
+    pub problem: Problem,
+    /// Of the candidates, ours first.
+    pub times: Vec<Times>,
+    /// Rates of the limits, in FLOP/s and bytes/s.
+    pub limits: Vec<Times>,
+    /// Candidates that refused, or were wrong, with the reason.
+    pub left_out: Vec<(String, String)>,
+    /// Weights were rotated past the last cache.
+    pub cold: bool,
+}
+
+impl Measured {
+    /// The best of ours and the best of the others, by median.
+    pub fn best(&self, own: bool) -> Option<&Times> {
+        let all = self.times.iter().filter(|t| t.own == own);
+        all.min_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5)))
+    }
+
+    /// How much faster ours is than the best other: the median over the rounds of the paired ratio.
+    pub fn ratio(&self) -> Option<f64> {
+        let (own, other) = (self.best(true)?, self.best(false)?);
+        let mut ratios: Vec<f64> = own.values.iter().zip(&other.values).map(|(x, y)| y / x).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied()
+    }
+
+    /// The least time by the limits of the same rotation, at a quantile of both.
+    pub fn limit(&self, share: f64) -> f64 {
+        let rate = |name: &str| {
+            let found = self.limits.iter().find(|l| l.name.starts_with(name));
+            found.map_or(f64::INFINITY, |l| l.quantile(1.0 - share))
+        };
+        let flops = self.problem.product.flops() as f64 / rate("limit.fma");
+        let bytes = if self.cold { self.problem.bytes() as f64 / rate("limit.read") } else { 0.0 };
+        flops.max(bytes)
+    }
+}
+
+/// Operands of one turn.
+struct Set<T> {
+    a: Vec<T>,
+    b: Vec<T>,
+    out: Vec<T>,
+}
+
+/// Measures a problem with every candidate that takes it; `progress` is told after every round.
+pub fn measure(
+    problem: &Problem,
+    candidates: &[Box<dyn Candidate>],
+    method: &Method,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Measured {
+    match problem.dtype {
+        DType::F64 => measure_as::<f64>(problem, candidates, method, progress),
+        _ => measure_as::<f32>(problem, candidates, method, progress),
+    }
+}
+
+/// Rows up to which weights count as read from memory, not from a cache.
+const DECODE_ROWS: u64 = 64;
+
+fn measure_as<T: Element>(
+    problem: &Problem,
+    candidates: &[Box<dyn Candidate>],
+    method: &Method,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Measured {
+    let queue = CpuQueue::new(method.threads);
+    let p = problem.product;
+    // Whatever the layouts, every element has its place.
+    let span = |layout: &Layout, rows: u64, cols: u64| {
+        let (least, most) = layout.reach(p.batch, rows, cols).unwrap_or((0, 0));
+        ((most - least + 1) as usize, (-least) as usize)
+    };
+    let [a, b, out] = [span(&problem.a, p.m, p.k), span(&problem.b, p.k, p.n), span(&problem.out, p.m, p.n)];
+    let cold = p.m <= DECODE_ROWS && p.n * p.k >= 1 << 20;
+    let bytes = b.0 * size_of::<T>();
+    let beyond = Caches::of_this_machine().l3 + (Caches::of_this_machine().l3 >> 2);
+    let sets = if cold { beyond.div_ceil(bytes).clamp(2, 64) } else { 1 };
+    let mut random = Random::new(1);
+    let mut fill = |n: usize| -> Vec<T> { (0..n).map(|_| T::from_f64(random.number())).collect() };
+    let mut sets: Vec<Set<T>> = (0..sets).map(|_| Set { a: fill(a.0), b: fill(b.0), out: fill(out.0) }).collect();
+
+    let mut left_out = Vec::new();
+    let mut plans: Vec<(&dyn Candidate, Box<dyn Plan>, Times)> = Vec::new();
+    for candidate in candidates {
+        candidate.set_threads(method.threads);
+        match candidate.prepare(problem) {
+            Err(why) => left_out.push((candidate.name().to_string(), why.to_string())),
+            Ok(plan) => {
+                // The same layouts at a size the judge can afford.
+                let product = Product { m: p.m.min(40), n: p.n.min(50), k: p.k.min(300), ..p };
+                let small = Problem { product, ..*problem };
+                let verdict = judge(&**candidate, &queue, &[small], 5);
+                match verdict.failures.into_iter().next() {
+                    Some(why) => left_out.push((candidate.name().to_string(), why)),
+                    None => plans.push((
+                        &**candidate,
+                        plan,
+                        Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
+                    )),
+                }
+            }
+        }
+    }
+    let mut limits: Vec<(Limit, Times)> = [Limit::Fma(problem.dtype), Limit::Read]
+        .into_iter()
+        .map(|limit| (limit, Times { name: limit.name(), own: false, values: Vec::new() }))
+        .collect();
+    let memory: Vec<f32> = vec![1.0; (beyond / size_of::<f32>()).max(1 << 20)];
+
+    let mut turn = 0;
+    let mut once = |plan: &dyn Plan, sets: &mut [Set<T>]| {
+        turn += 1;
+        let at = turn % sets.len();
+        let set = &mut sets[at];
+        let operands = Operands {
+            a: Operand { region: Region::of(&set.a), first: a.1 },
+            b: Operand { region: Region::of(&set.b), first: b.1 },
+            out: Operand { region: Region::of_mut(&mut set.out), first: out.1 },
+        };
+        // SAFETY: 1 `span` made room for every element. 2 the vectors are this function's own and apart.
+        let _ = unsafe { plan.run(&queue, &operands, Region::NONE) };
+    };
+    // A first run of each is not counted, and tells how often a turn repeats the call.
+    let (mut repeats, mut long) = (Vec::new(), false);
+    for (_, plan, _) in &plans {
+        once(&**plan, &mut sets);
+        let begin = Instant::now();
+        once(&**plan, &mut sets);
+        let taken = begin.elapsed().as_secs_f64();
+        repeats.push(((TURN / taken) as usize).clamp(1, 1000));
+        long |= taken > LONG;
+    }
+    let rounds = if long { method.rounds_of_long } else { method.rounds };
+    for round in 0..rounds {
+        for ((_, plan, times), repeat) in plans.iter_mut().zip(&repeats) {
+            let begin = Instant::now();
+            for _ in 0..*repeat {
+                once(&**plan, &mut sets);
+            }
+            times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
+        }
+        for (limit, times) in &mut limits {
+            times.values.push(limit.measure(&queue.pool, method.threads, &memory));
+        }
+        progress(round + 1, rounds);
+    }
+    Measured {
+        problem: *problem,
+        times: plans.into_iter().map(|(_, _, times)| times).collect(),
+        limits: limits.into_iter().map(|(_, times)| times).collect(),
+        left_out,
+        cold,
+    }
+}

@@ -1,0 +1,145 @@
+//! What a candidate takes and what it promises, as a value that dispatcher, tuner, tests and
+//! documentation read.
+
+use crate::problem::{Layout, Problem};
+use gemwright_core::DType;
+
+/// Which layouts are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strides {
+    /// Any, zero and negative ones for what is read.
+    Any,
+    /// As the C BLAS: rows or columns are neighbours, and steps go forward over whole rows or columns.
+    Blas,
+}
+
+/// When two runs of a plan give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Determinism {
+    /// Always, for any number of threads.
+    Always,
+    /// Nothing is promised.
+    Unknown,
+}
+
+/// What is taken and promised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Contract {
+    /// Element types, of operands and result alike.
+    pub dtypes: &'static [DType],
+    /// Layouts of operands and result.
+    pub strides: Strides,
+    /// The largest extent.
+    pub largest: u64,
+    /// More than one matrix in a call; otherwise a batch is run one by one.
+    pub batches: bool,
+    /// Weights can be laid out once.
+    pub prepacks: bool,
+    /// Same plan, same bits.
+    pub determinism: Determinism,
+    /// Numbers below the smallest normal one are kept.
+    pub denormals: bool,
+}
+
+/// Why a problem is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Refusal {
+    #[error("it multiplies {taken}, not {asked}")]
+    DType { asked: String, taken: String },
+    #[error("{operand} is laid out in a way it does not take")]
+    Strides { operand: &'static str },
+    #[error("an extent of {0} is more than it takes")]
+    Extent(u64),
+    #[error("it cannot lay weights out beforehand")]
+    Prepack,
+    #[error("elements of the result would overlap")]
+    Overlap,
+}
+
+impl Contract {
+    /// Whether a problem is taken.
+    pub fn admits(&self, problem: &Problem) -> Result<(), Refusal> {
+        for dtype in [problem.dtype, problem.out_dtype] {
+            if !self.dtypes.contains(&dtype) || problem.dtype != problem.out_dtype {
+                let taken = self.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
+                return Err(Refusal::DType { asked: dtype.name().into(), taken });
+            }
+        }
+        let p = problem.product;
+        if let Some(extent) = [p.batch, p.m, p.n, p.k].into_iter().find(|extent| *extent > self.largest) {
+            return Err(Refusal::Extent(extent));
+        }
+        if problem.prepacked && !self.prepacks {
+            return Err(Refusal::Prepack);
+        }
+        if overlaps(problem) {
+            return Err(Refusal::Overlap);
+        }
+        let operands = [("a", problem.a, p.m, p.k), ("b", problem.b, p.k, p.n), ("out", problem.out, p.m, p.n)];
+        for (operand, layout, rows, cols) in operands {
+            if self.strides == Strides::Blas && blas_order(&layout, rows, cols).is_none() {
+                return Err(Refusal::Strides { operand });
+            }
+        }
+        // The C BLAS has one order for all: the result decides, and it must have one.
+        Ok(())
+    }
+}
+
+/// Two elements of the result are one, or may be: no step goes over the whole of the smaller ones.
+fn overlaps(problem: &Problem) -> bool {
+    let p = problem.product;
+    let mut steps = [(problem.out.batch, p.batch), (problem.out.row, p.m), (problem.out.col, p.n)];
+    steps.sort_by_key(|(step, _)| step.unsigned_abs());
+    let mut span = 0u128;
+    for (step, extent) in steps.into_iter().filter(|(_, extent)| *extent > 1) {
+        if u128::from(step.unsigned_abs()) <= span {
+            return true;
+        }
+        span += u128::from(step.unsigned_abs()) * u128::from(extent - 1);
+    }
+    false
+}
+
+/// Whether columns (`true`) or rows lie one after the other, and the leading dimension, as the C BLAS
+/// wants it in row-major order: (transposed, ld).
+pub fn blas_order(layout: &Layout, rows: u64, cols: u64) -> Option<(bool, i64)> {
+    let (r, c) = (rows.max(1) as i64, cols.max(1) as i64);
+    // A step over an extent of one is never taken.
+    let plain = (layout.col == 1 || cols <= 1) && (layout.row >= c || rows <= 1);
+    let turned = (layout.row == 1 || rows <= 1) && (layout.col >= r || cols <= 1);
+    if plain {
+        Some((false, if rows <= 1 { c } else { layout.row }))
+    } else if turned {
+        Some((true, if cols <= 1 { r } else { layout.col }))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_of_the_c_blas() {
+        let layout = |row, col| Layout { row, col, batch: 0 };
+        assert_eq!(blas_order(&layout(7, 1), 3, 5), Some((false, 7)));
+        assert_eq!(blas_order(&layout(1, 7), 3, 5), Some((true, 7)));
+        assert_eq!(blas_order(&layout(4, 1), 3, 5), None);
+        assert_eq!(blas_order(&layout(-7, 1), 3, 5), None);
+        assert_eq!(blas_order(&layout(0, 1), 3, 5), None);
+        assert_eq!(blas_order(&layout(2, 10), 3, 5), None);
+        // One row: its step means nothing.
+        assert_eq!(blas_order(&layout(0, 1), 1, 5), Some((false, 5)));
+    }
+
+    #[test]
+    fn a_result_whose_elements_meet_is_refused() {
+        let problem = Problem::new(3, 4, 5, DType::F32);
+        let out = |row, col| Problem { out: Layout { row, col, batch: 12 }, ..problem };
+        assert!(!overlaps(&out(4, 1)) && !overlaps(&out(1, 3)) && !overlaps(&out(-4, -1)));
+        assert!(overlaps(&out(3, 1)) && overlaps(&out(0, 1)) && overlaps(&out(4, 4)));
+    }
+}

@@ -1,0 +1,30 @@
+//! Whatever can multiply, behind one contract.
+//!
+//! A [`Problem`] is what is asked; a [`Candidate`] is one of our kernels or somebody's library, with a
+//! [`Contract`] that says what it takes and promises; it refuses with a reason or prepares a [`Plan`],
+//! which runs on a [`Queue`] and never waits on the host. [`judge`] holds every candidate against sums in
+//! higher precision, over everything its contract admits; [`bench`] measures them in turns.
+
+pub mod bench;
+mod candidate;
+mod contract;
+pub mod judge;
+pub mod limit;
+mod own;
+mod problem;
+mod safe;
+pub mod vendor;
+
+pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
+pub use contract::{Contract, Determinism, Refusal, Strides};
+pub use own::{OwnKernel, own};
+pub use problem::{Layout, Problem};
+pub use safe::{Multiply, MultiplyError};
+
+/// Every candidate that can run here, ours first; libraries that are not here are among the absent.
+pub fn candidates() -> (Vec<Box<dyn Candidate>>, Vec<vendor::Absent>) {
+    let mut all = own();
+    let (found, absent) = vendor::vendors();
+    all.extend(found);
+    (all, absent)
+}

@@ -1,0 +1,32 @@
+//! What the machine itself can do, measured beside the candidates: a share of a limit means something only
+//! if the limit ran in the same minute.
+
+use gemwright_core::DType;
+use gemwright_cpu::{Pool, fma_loop, read_loop};
+
+/// A loop that does nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Fused steps on registers, in FLOP/s of an element type.
+    Fma(DType),
+    /// Reading memory that no cache holds, in bytes/s.
+    Read,
+}
+
+impl Limit {
+    /// The name used in all output.
+    pub fn name(self) -> String {
+        match self {
+            Limit::Fma(dtype) => format!("limit.fma-{dtype}"),
+            Limit::Read => "limit.read".into(),
+        }
+    }
+
+    /// FLOPs or bytes a second, on so many threads, over about a millisecond.
+    pub fn measure(self, pool: &Pool, threads: usize, memory: &[f32]) -> f64 {
+        match self {
+            Limit::Fma(dtype) => fma_loop(dtype, pool, threads),
+            Limit::Read => read_loop(memory, pool, threads),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Libraries with the C BLAS interface: OpenBLAS, MKL, BLIS.
+
+use super::find;
+use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError};
+use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
+use crate::problem::Problem;
+use gemwright_core::DType;
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::Arc;
+
+/// A library by its files and names.
+pub struct Known {
+    pub name: &'static str,
+    pub how: &'static str,
+    variable: &'static str,
+    files: &'static [&'static str],
+    folders: &'static [&'static str],
+    /// Functions that set the number of threads, by value.
+    threads: &'static [&'static str],
+    version: Version,
+}
+
+/// How a library tells its version.
+enum Version {
+    /// A function that gives a text.
+    Text(&'static str),
+    /// A function that writes one into a buffer.
+    Written(&'static str),
+}
+
+pub const LIBRARIES: [Known; 3] = [
+    Known {
+        name: "openblas",
+        how: "apt install libopenblas0-pthread, or pip install scipy-openblas32, or GEMWRIGHT_OPENBLAS=/path/libopenblas.so",
+        variable: "GEMWRIGHT_OPENBLAS",
+        files: &["libopenblas.so.0", "libopenblas.so", "libscipy_openblas.so", "libscipy_openblas64_.so"],
+        folders: &["openblas-pthread", "", "scipy_openblas32/lib", "scipy_openblas64/lib"],
+        threads: &["openblas_set_num_threads", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_"],
+        version: Version::Text("openblas_get_config"),
+    },
+    Known {
+        name: "mkl",
+        how: "pip install mkl (in a virtual environment), or GEMWRIGHT_MKL=/path/libmkl_rt.so.2",
+        variable: "GEMWRIGHT_MKL",
+        files: &["libmkl_rt.so.3", "libmkl_rt.so.2", "libmkl_rt.so"],
+        folders: &[""],
+        threads: &["MKL_Set_Num_Threads"],
+        version: Version::Written("mkl_get_version_string"),
+    },
+    Known {
+        name: "blis",
+        how: "apt install libblis4-pthread (an AVX2 build; benches/README.md says how to build for AVX-512), or \
+              GEMWRIGHT_BLIS=/path/libblis.so",
+        variable: "GEMWRIGHT_BLIS",
+        files: &["libblis.so.4", "libblis.so"],
+        folders: &["blis-pthread", ""],
+        threads: &["bli_thread_set_num_threads"],
+        version: Version::Text("bli_info_get_version_str"),
+    },
+];
+
+/// order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
+type Gemm<I, T> = unsafe extern "C" fn(c_int, c_int, c_int, I, I, I, T, *const T, I, *const T, I, T, *mut T, I);
+
+/// Integers of 32 or of 64 bits.
+enum Functions {
+    Short { sgemm: Gemm<i32, f32>, dgemm: Gemm<i32, f64> },
+    Long { sgemm: Gemm<i64, f32>, dgemm: Gemm<i64, f64> },
+}
+
+/// An open library.
+pub struct Cblas {
+    inner: Arc<Inner>,
+    contract: Contract,
+}
+
+struct Inner {
+    name: &'static str,
+    origin: String,
+    functions: Functions,
+    set_threads: Option<unsafe extern "C" fn(c_int)>,
+    /// Keeps the functions valid.
+    _library: Library,
+}
+
+impl Cblas {
+    /// Opens it and looks its functions up.
+    pub fn open(known: &Known) -> Result<Cblas, String> {
+        let (library, path) = find::open(known.variable, known.files, known.folders)?;
+        let functions = functions(&library).ok_or_else(|| format!("{path} has no cblas_sgemm"))?;
+        let set_threads = known.threads.iter().find_map(|name| symbol(&library, name));
+        let version = version(&library, &known.version).unwrap_or_else(|| "version not told".into());
+        let origin = format!("{version} ({path})");
+        let contract = Contract {
+            dtypes: &[DType::F32, DType::F64],
+            strides: Strides::Blas,
+            largest: i32::MAX as u64,
+            batches: false,
+            prepacks: false,
+            determinism: Determinism::Unknown,
+            denormals: true,
+        };
+        Ok(Cblas {
+            inner: Arc::new(Inner { name: known.name, origin, functions, set_threads, _library: library }),
+            contract,
+        })
+    }
+}
+
+fn symbol<T: Copy>(library: &Library, name: &str) -> Option<T> {
+    // SAFETY: the C BLAS and the libraries' own headers give these names the types they are taken as.
+    unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found| *found)
+}
+
+fn functions(library: &Library) -> Option<Functions> {
+    for prefix in ["", "scipy_"] {
+        let names = ["sgemm", "dgemm"].map(|name| format!("{prefix}cblas_{name}"));
+        if let (Some(sgemm), Some(dgemm)) = (symbol(library, &names[0]), symbol(library, &names[1])) {
+            return Some(Functions::Short { sgemm, dgemm });
+        }
+    }
+    let (sgemm, dgemm) = (symbol(library, "scipy_cblas_sgemm64_")?, symbol(library, "scipy_cblas_dgemm64_")?);
+    Some(Functions::Long { sgemm, dgemm })
+}
+
+fn version(library: &Library, version: &Version) -> Option<String> {
+    let text = match version {
+        Version::Text(name) => {
+            let get = [(*name).to_string(), format!("scipy_{name}"), format!("scipy_{name}64_")]
+                .iter()
+                .find_map(|name| symbol::<unsafe extern "C" fn() -> *const c_char>(library, name))?;
+            // SAFETY: the function takes nothing and gives a text that lives as long as the library.
+            let text = unsafe { get() };
+            if text.is_null() {
+                return None;
+            }
+            // SAFETY: as above, ended by a zero.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        }
+        Version::Written(name) => {
+            let write: unsafe extern "C" fn(*mut c_char, c_int) = symbol(library, name)?;
+            let mut buffer = [0u8; 256];
+            // SAFETY: it writes at most 255 bytes and leaves the last zero.
+            unsafe { write(buffer.as_mut_ptr().cast(), 255) };
+            CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().into_owned()
+        }
+    };
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+impl Candidate for Cblas {
+    fn name(&self) -> &str {
+        self.inner.name
+    }
+
+    fn origin(&self) -> String {
+        self.inner.origin.clone()
+    }
+
+    fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
+        Ok(Box::new(CblasPlan { library: Arc::clone(&self.inner), problem: *problem }))
+    }
+
+    fn set_threads(&self, threads: usize) {
+        if let Some(set) = self.inner.set_threads {
+            // SAFETY: it takes a number by value.
+            unsafe { set(threads as c_int) };
+        }
+    }
+}
+
+struct CblasPlan {
+    library: Arc<Inner>,
+    problem: Problem,
+}
+
+const ROW_MAJOR: c_int = 101;
+const COLUMN_MAJOR: c_int = 102;
+const AS_IT_IS: c_int = 111;
+const TRANSPOSED: c_int = 112;
+
+/// What one call is given, beside the addresses.
+struct Call {
+    order: c_int,
+    trans: [c_int; 2],
+    extents: [i64; 3],
+    leading: [i64; 3],
+}
+
+fn call(problem: &Problem) -> Option<Call> {
+    let p = problem.product;
+    let (out_turned, ldc) = blas_order(&problem.out, p.m, p.n)?;
+    let mut leading = [0, 0, ldc];
+    let mut trans = [AS_IT_IS; 2];
+    for (i, (layout, rows, cols)) in [(problem.a, p.m, p.k), (problem.b, p.k, p.n)].into_iter().enumerate() {
+        let (turned, ld) = blas_order(&layout, rows, cols)?;
+        leading[i] = ld;
+        trans[i] = if turned == out_turned { AS_IT_IS } else { TRANSPOSED };
+    }
+    let order = if out_turned { COLUMN_MAJOR } else { ROW_MAJOR };
+    Some(Call { order, trans, extents: [p.m, p.n, p.k].map(|x| x as i64), leading })
+}
+
+impl Plan for CblasPlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _queue: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
+        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
+            return Err(RunError::Queue(queue.name().into()));
+        }
+        let p = self.problem.product;
+        if p.m == 0 || p.n == 0 {
+            return Ok(());
+        }
+        let Some(call) = call(&self.problem) else { return Err(RunError::Library("a layout it does not take".into())) };
+        for i in 0..p.batch {
+            // SAFETY: by the contract of `run`; leading dimensions were checked by the contract's `admits`.
+            unsafe {
+                match (&self.library.functions, self.problem.dtype) {
+                    (Functions::Short { sgemm, .. }, DType::F32) => one(*sgemm, &call, &self.problem, operands, i),
+                    (Functions::Short { dgemm, .. }, _) => one(*dgemm, &call, &self.problem, operands, i),
+                    (Functions::Long { sgemm, .. }, DType::F32) => one(*sgemm, &call, &self.problem, operands, i),
+                    (Functions::Long { dgemm, .. }, _) => one(*dgemm, &call, &self.problem, operands, i),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// As for [`Plan::run`]; T is the problem's element type.
+unsafe fn one<I, T>(gemm: Gemm<I, T>, call: &Call, problem: &Problem, operands: &Operands, i: u64)
+where
+    I: TryFrom<i64>,
+    I::Error: std::fmt::Debug,
+    T: gemwright_cpu::Element,
+{
+    let at = |operand: &crate::candidate::Operand, batch: i64| {
+        operand.region.address.cast::<T>().wrapping_offset(operand.first as isize + i as isize * batch as isize)
+    };
+    let int = |x: i64| I::try_from(x).expect("extents and leading dimensions fit: the contract says so");
+    let [m, n, k] = call.extents.map(int);
+    let [lda, ldb, ldc] = call.leading.map(int);
+    let (a, b, c) =
+        (at(&operands.a, problem.a.batch), at(&operands.b, problem.b.batch), at(&operands.out, problem.out.batch));
+    let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
+    // SAFETY: the function's own contract: operands of these extents and leading dimensions.
+    unsafe { gemm(call.order, call.trans[0], call.trans[1], m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) };
+}

@@ -1,0 +1,159 @@
+//! oneDNN, by its plain `dnnl_sgemm`.
+
+use super::find;
+use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError};
+use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
+use crate::problem::Problem;
+use gemwright_core::DType;
+use libloading::Library;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+pub const NAME: &str = "onednn";
+pub const HOW: &str = "apt install libdnnl3, or GEMWRIGHT_ONEDNN=/path/libdnnl.so";
+
+/// transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, all row-major; 0 is success.
+type Sgemm = unsafe extern "C" fn(
+    c_char,
+    c_char,
+    i64,
+    i64,
+    i64,
+    f32,
+    *const f32,
+    i64,
+    *const f32,
+    i64,
+    f32,
+    *mut f32,
+    i64,
+) -> c_int;
+
+/// An open library.
+pub struct OneDnn {
+    inner: Arc<Inner>,
+    contract: Contract,
+}
+
+struct Inner {
+    origin: String,
+    sgemm: Sgemm,
+    set_threads: Option<unsafe extern "C" fn(c_int)>,
+    _library: Library,
+}
+
+impl OneDnn {
+    /// Opens it and looks its functions up.
+    pub fn open() -> Result<OneDnn, String> {
+        let (library, path) = find::open("GEMWRIGHT_ONEDNN", &["libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"], &[""])?;
+        // SAFETY: oneDNN's header gives the names these types.
+        let (sgemm, version, set_threads) = unsafe {
+            (
+                library.get::<Sgemm>(b"dnnl_sgemm").map(|f| *f).map_err(|e| format!("{path}: {e}"))?,
+                library.get::<unsafe extern "C" fn() -> *const [c_int; 3]>(b"dnnl_version").ok().map(|f| *f),
+                library.get::<unsafe extern "C" fn(c_int)>(b"omp_set_num_threads").ok().map(|f| *f),
+            )
+        };
+        let version = version.map_or_else(String::new, |version| {
+            // SAFETY: it gives a constant record that begins with three integers.
+            let [major, minor, patch] = unsafe { *version() };
+            format!("oneDNN {major}.{minor}.{patch} ")
+        });
+        let contract = Contract {
+            dtypes: &[DType::F32],
+            strides: Strides::Blas,
+            largest: i32::MAX as u64,
+            batches: false,
+            prepacks: false,
+            determinism: Determinism::Unknown,
+            denormals: true,
+        };
+        let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, _library: library };
+        Ok(OneDnn { inner: Arc::new(inner), contract })
+    }
+}
+
+impl Candidate for OneDnn {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn origin(&self) -> String {
+        self.inner.origin.clone()
+    }
+
+    fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
+        // Its result is row-major; one that lies by columns is the product of the transposed.
+        Ok(Box::new(OneDnnPlan { library: Arc::clone(&self.inner), problem: *problem }))
+    }
+
+    fn set_threads(&self, threads: usize) {
+        if let Some(set) = self.inner.set_threads {
+            // SAFETY: it takes a number by value.
+            unsafe { set(threads as c_int) };
+        }
+    }
+}
+
+struct OneDnnPlan {
+    library: Arc<Inner>,
+    problem: Problem,
+}
+
+impl Plan for OneDnnPlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _queue: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
+        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
+            return Err(RunError::Queue(queue.name().into()));
+        }
+        let problem = &self.problem;
+        let p = problem.product;
+        if p.m == 0 || p.n == 0 {
+            return Ok(());
+        }
+        let order = |layout, rows, cols| blas_order(layout, rows, cols);
+        let found = order(&problem.a, p.m, p.k).zip(order(&problem.b, p.k, p.n)).zip(order(&problem.out, p.m, p.n));
+        let Some(((a, b), out)) = found else { return Err(RunError::Library("a layout it does not take".into())) };
+        for i in 0..p.batch {
+            let at = |operand: &crate::candidate::Operand, batch: i64| {
+                operand
+                    .region
+                    .address
+                    .cast::<f32>()
+                    .wrapping_offset(operand.first as isize + i as isize * batch as isize)
+            };
+            let (pa, pb) = (at(&operands.a, problem.a.batch), at(&operands.b, problem.b.batch));
+            let pc = at(&operands.out, problem.out.batch);
+            let flag = |turned: bool| if turned { b'T' as c_char } else { b'N' as c_char };
+            let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
+            let (m, n, k) = (p.m as i64, p.n as i64, p.k as i64);
+            // SAFETY: by the contract of `run`; leading dimensions were checked by `admits`.
+            let status = unsafe {
+                match out.0 {
+                    false => {
+                        (self.library.sgemm)(flag(a.0), flag(b.0), m, n, k, alpha, pa, a.1, pb, b.1, beta, pc, out.1)
+                    }
+                    true => {
+                        (self.library.sgemm)(flag(!b.0), flag(!a.0), n, m, k, alpha, pb, b.1, pa, a.1, beta, pc, out.1)
+                    }
+                }
+            };
+            if status != 0 {
+                return Err(RunError::Library(format!("dnnl_sgemm answered {status}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! `bench` and `doctor` as a user runs them.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::process::Command;
+
+fn gemwright(words: &[&str]) -> (Option<i32>, String, String) {
+    let done =
+        Command::new(env!("CARGO_BIN_EXE_gemwright")).args(words).env_remove("GEMWRIGHT_KERNEL").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn doctor_checks_every_kernel() {
+    let (code, out, message) = gemwright(&["doctor", "--format", "json"]);
+    assert_eq!(code, Some(0), "{message}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let own = |c: &&Value| c["name"].as_str().unwrap().starts_with("own.");
+    let kernels = answer["candidates"].as_array().unwrap().iter().filter(own).count();
+    assert_eq!(kernels, answer["machine"]["kernels"].as_array().unwrap().len());
+    assert!(answer["limits"]["limit.read"].as_f64().unwrap() > 1e8);
+}
+
+#[test]
+fn bench_measures_a_product_and_a_model() {
+    let (code, out, message) = gemwright(&[
+        "bench",
+        "33",
+        "40",
+        "50",
+        "--against",
+        "none",
+        "--rounds",
+        "3",
+        "--threads",
+        "1",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(code, Some(0), "{message}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let product = &answer["products"][0];
+    assert_eq!(product["flags"], "TN");
+    assert_eq!(product["seconds"][0]["values"].as_array().map(Vec::len), Some(3));
+    assert_eq!(product["limits"].as_array().map(Vec::len), Some(2));
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-record");
+    let words = ["bench", "gpt2", "--layers", "1", "--phase", "prefill", "--seq", "8", "--logits", "last"];
+    let more = ["--against", "none", "--rounds", "2", "--record", folder.to_str().unwrap()];
+    let (code, out, message) = gemwright(&[&words[..], &more[..]].concat());
+    assert_eq!(code, Some(0), "{message}");
+    assert!(out.contains("c_attn") && out.contains("own."), "{out}");
+    for name in ["raw.json", "table.csv", "table.md"] {
+        assert!(folder.join(name).is_file());
+    }
+}
+
+#[test]
+fn what_is_not_here_is_said() {
+    for (words, code, part) in [
+        (vec!["bench", "8", "8", "8", "--kernel", "nothing-f32"], 3, "this machine runs"),
+        (vec!["bench", "8", "8", "8", "--device", "cuda"], 3, "cpu"),
+        (vec!["bench", "8", "8", "8", "--dtype", "bf16"], 3, "f32 or f64"),
+        (vec!["bench", "8", "8", "8", "--against", "nobody"], 2, "known are"),
+        (vec!["bench", "8", "8", "8", "--kernel", "portable-f64"], 2, "multiplies f64"),
+        (vec!["bench", "8", "8"], 2, "give M N K"),
+    ] {
+        let (found, _, message) = gemwright(&words);
+        assert_eq!(found, Some(code), "{words:?}: {message}");
+        assert!(message.contains(part), "{words:?}: {message}");
+    }
+}
