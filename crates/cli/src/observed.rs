@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use gemwright_core::{Source, Workload};
+use gemwright_trace::tables::Timeline;
 use gemwright_trace::{Analysis, Mode, Reading, Trace, calls, read};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -42,6 +43,10 @@ pub fn workload(path: &Path, analysis: &Analysis<'_, i64>) -> Workload {
         facts.push(("devices".into(), json!(trace.devices.len())));
         facts.extend(device.units.map(|units| ("units".to_string(), json!(units))));
         facts.extend(device.memory.map(|bytes| ("memory".to_string(), json!(bytes))));
+    }
+    let timeline = Timeline::of(analysis);
+    if timeline.total > 0.0 {
+        facts.push(("gpu_seconds".into(), json!(timeline.total * 1e-6)));
     }
     let problems = analysis.problems.list();
     let mut workload = calls::workload(analysis, Source { kind: "trace".into(), facts });

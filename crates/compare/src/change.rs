@@ -98,9 +98,10 @@ fn padding(
         (slow, fast) if fast - slow < 1.0 => format!("{fast:.0}"),
         (slow, fast) => format!("{slow:.0} to {fast:.0}"),
     };
+    let how = if extent % 2 == 1 { "odd" } else { "no multiple of 8" };
     let why = format!(
-        "{many} with an extent of {extent} run at {rates} TFLOP/s: their rows are no multiple of 16 bytes, which keeps \
-         the fast kernels out"
+        "{many} with an extent of {extent} run at {rates} TFLOP/s because of a leading dimension that is {how}: rows \
+         that are no multiple of 16 bytes keep the fast kernels out"
     );
     Ok(Some(Change { what: format!("pad {extent} to {to}"), why, rows, now, then }))
 }

@@ -72,10 +72,8 @@ pub struct Attainable {
 pub struct Reached {
     /// Name of the peak.
     pub peak: String,
-    /// Of the peak, by alignment, for products bound by arithmetic.
-    pub compute: Vec<ReachedAligned>,
-    /// Of the bandwidth, for products bound by memory.
-    pub memory: f64,
+    /// By alignment.
+    pub aligned: Vec<ReachedAligned>,
     /// Microseconds of the shortest of them all: smaller products take no less.
     pub least_us: f64,
     /// Software, number of shapes, date, source.
@@ -88,8 +86,10 @@ pub struct Reached {
 pub struct ReachedAligned {
     /// The power of two, 16 at most, that the bytes of every row of every operand are a multiple of.
     pub bytes: u64,
-    /// Share of the peak, 0 to 1.
-    pub share: f64,
+    /// Share of the peak, for products bound by arithmetic.
+    pub compute: f64,
+    /// Share of the bandwidth, for products bound by memory.
+    pub memory: f64,
 }
 
 /// A machine's peaks per element type, its bandwidth and sizes.
@@ -171,8 +171,7 @@ impl Chip {
             }
         }
         for reached in &self.reached {
-            let shares = reached.compute.iter().map(|c| c.share).chain([reached.memory]);
-            if shares.into_iter().any(|share| !(share > 0.0 && share <= 1.0)) {
+            if reached.aligned.iter().flat_map(|a| [a.compute, a.memory]).any(|share| !(share > 0.0 && share <= 1.0)) {
                 return bad("reached", "must have shares above 0 and up to 1");
             }
             if !(reached.least_us >= 0.0 && reached.least_us.is_finite()) {

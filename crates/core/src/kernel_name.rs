@@ -31,24 +31,14 @@ impl Role {
 const ROLES: [(Role, &[&str]); 6] = [
     (Role::AttentionRest, &["splitkv_combine", "lean_reduction", "dot_do_o", "convert_dq", "fmha_bwd_dot"]),
     (Role::AttentionBackward, &["flash_bprop", "flash_bwd", "fmha_bwd", "fmha_cutlassB"]),
-    (Role::Attention, &["sdpa", "fmha", "flash_fwd", "flash_attn", "attn_fwd", "paged_attention"]),
+    (Role::Attention, &["sdpa", "fmha", "flash_fwd", "flash_attn", "attn_fwd", "paged_attention", "flex_attention"]),
     (Role::ProductRest, &["splitKreduce", "splitk_reduce", "PostGSU", "reduce_1Block", "prepare_grouped_gemm"]),
     (Role::Convolution, &["implicit_gemm", "fprop", "dgrad", "wgrad", "implicit_convolve", "winograd"]),
     (Role::Product, PRODUCTS),
 ];
 
-const PRODUCTS: &[&str] = &[
-    "nvjet",
-    "cutlass",
-    "gemm",
-    "GEMM",
-    "gemv",
-    "dot_kernel",
-    "Cijk_",
-    "wvSplitK",
-    "_tem_fused_mm",
-    "_tem_fused_addmm",
-];
+const PRODUCTS: &[&str] =
+    &["nvjet", "cutlass", "gemm", "GEMM", "gemv", "dot_kernel", "Cijk_", "wvSplitK", "triton_tem_"];
 
 /// The work a kernel of this name does, where that is part of a product.
 ///

@@ -1,6 +1,8 @@
 //! The kernels by name, and which of them this machine can run.
 
-use crate::gemm::{Job, Tiles, gemm_with};
+use crate::gemm::{Job, Tiles, gemm_packed, gemm_with};
+use crate::matrix::Mat;
+use crate::packed::{Packed, PackedJob};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
 use crate::simd::{Simd, portable};
@@ -31,6 +33,18 @@ impl Isa {
 /// A function that multiplies one element type.
 type Run<T> = fn(Job<'_, T>, &Pool, usize, &mut Scratch);
 
+/// Functions that lay weights out and multiply with them.
+#[derive(Debug, Clone, Copy)]
+pub struct WithPacked<T> {
+    /// Lays them out.
+    pub pack: fn(Mat<'_, T>) -> Packed<T>,
+    /// Multiplies: operands, factors, threads.
+    pub run: RunPacked<T>,
+}
+
+/// The same with packed weights.
+pub type RunPacked<T> = fn(PackedJob<'_, T>, &Pool, usize, &mut Scratch);
+
 /// One of our kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
@@ -41,8 +55,8 @@ pub struct Kernel {
     /// What it multiplies.
     pub dtype: DType,
     available: fn() -> bool,
-    run32: Option<Run<f32>>,
-    run64: Option<Run<f64>>,
+    run32: Option<(Run<f32>, WithPacked<f32>)>,
+    run64: Option<(Run<f64>, WithPacked<f64>)>,
 }
 
 /// A kernel that was asked for and is not there.
@@ -68,11 +82,13 @@ impl std::fmt::Display for KernelError {
 impl std::error::Error for KernelError {}
 
 const fn f32_kernel<S: Tiles<T = f32>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
-    Kernel { name, isa, dtype: DType::F32, available, run32: Some(gemm_with::<S>), run64: None }
+    let packed = WithPacked { pack: Packed::new::<S>, run: gemm_packed::<S> };
+    Kernel { name, isa, dtype: DType::F32, available, run32: Some((gemm_with::<S>, packed)), run64: None }
 }
 
 const fn f64_kernel<S: Tiles<T = f64>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
-    Kernel { name, isa, dtype: DType::F64, available, run32: None, run64: Some(gemm_with::<S>) }
+    let packed = WithPacked { pack: Packed::new::<S>, run: gemm_packed::<S> };
+    Kernel { name, isa, dtype: DType::F64, available, run32: None, run64: Some((gemm_with::<S>, packed)) }
 }
 
 /// Every kernel, the fastest of a type first.
@@ -121,11 +137,21 @@ impl Kernel {
 
     /// The function, for f32.
     pub fn run_f32(&self) -> Option<Run<f32>> {
-        self.run32
+        self.run32.map(|(run, _)| run)
+    }
+
+    /// With packed weights, for f32.
+    pub fn packed_f32(&self) -> Option<WithPacked<f32>> {
+        self.run32.map(|(_, packed)| packed)
     }
 
     /// The function, for f64.
     pub fn run_f64(&self) -> Option<Run<f64>> {
-        self.run64
+        self.run64.map(|(run, _)| run)
+    }
+
+    /// With packed weights, for f64.
+    pub fn packed_f64(&self) -> Option<WithPacked<f64>> {
+        self.run64.map(|(_, packed)| packed)
     }
 }

@@ -6,24 +6,39 @@
 //! `pack` lays a block of one operand out as the micro-kernel wants it; `micro` multiplies tiles.
 //! Intrinsics live in `simd/`, one file an instruction set; everything above is written once.
 
+mod blocked;
 mod cache;
 mod dot;
 mod gemm;
 mod kernel;
+mod level1;
 mod limits;
 mod matrix;
 mod micro;
 mod pack;
+mod packed;
 mod pool;
 mod scratch;
 mod simd;
 mod target;
+mod wide;
 
 pub use cache::Caches;
-pub use gemm::{Job, gemm, gemm_with};
-pub use kernel::{Isa, Kernel, KernelError};
+pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};
+pub use kernel::{Isa, Kernel, KernelError, RunPacked, WithPacked};
+pub use level1::{axpy, dot, gemv, ger, nrm2, scal};
 pub use limits::{fma_loop, read_loop};
 pub use matrix::{Mat, MatMut, ViewError};
+pub use packed::{Packed, PackedJob};
 pub use pool::Pool;
 pub use scratch::Scratch;
 pub use simd::Element;
+
+/// The instruction sets, for callers that choose one themselves.
+pub mod simd_of {
+    #[cfg(target_arch = "x86_64")]
+    pub use crate::simd::avx2::{F32x8 as Avx2F32, F64x4 as Avx2F64};
+    #[cfg(target_arch = "x86_64")]
+    pub use crate::simd::avx512::{F32x16 as Avx512F32, F64x8 as Avx512F64};
+    pub use crate::simd::portable::Portable;
+}

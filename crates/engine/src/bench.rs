@@ -22,6 +22,9 @@ pub struct Method {
 
 /// Seconds from which on a call is long.
 const LONG: f64 = 0.05;
+/// A pause before every turn: pools of other libraries go on spinning after a call, and would take the cores
+/// of whoever comes next.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(30);
 /// Seconds that a turn of a short call is filled up to by repeating it.
 const TURN: f64 = 2e-4;
 
@@ -134,10 +137,22 @@ fn measure_as<T: Element>(
     let mut sets: Vec<Set<T>> = (0..sets).map(|_| Set { a: fill(a.0), b: fill(b.0), out: fill(out.0) }).collect();
 
     let mut left_out = Vec::new();
-    let mut plans: Vec<(&dyn Candidate, Box<dyn Plan>, Times)> = Vec::new();
+    let mut plans: Vec<(Vec<Box<dyn Plan>>, Times)> = Vec::new();
     for candidate in candidates {
         candidate.set_threads(method.threads);
-        match candidate.prepare(problem) {
+        let prepared: Result<Vec<Box<dyn Plan>>, _> = match problem.prepacked {
+            // Every set of weights is laid out, so that rotated ones stay cold.
+            true => sets
+                .iter()
+                .map(|set| {
+                    let weights = Operand { region: Region::of(&set.b), first: b.1 };
+                    // SAFETY: `span` made room for every element of b.
+                    unsafe { candidate.prepare_packed(problem, &weights) }
+                })
+                .collect(),
+            false => candidate.prepare(problem).map(|plan| vec![plan]),
+        };
+        match prepared {
             Err(why) => left_out.push((candidate.name().to_string(), why.to_string())),
             Ok(plan) => {
                 // The same layouts at a size the judge can afford.
@@ -147,7 +162,6 @@ fn measure_as<T: Element>(
                 match verdict.failures.into_iter().next() {
                     Some(why) => left_out.push((candidate.name().to_string(), why)),
                     None => plans.push((
-                        &**candidate,
                         plan,
                         Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
                     )),
@@ -162,9 +176,10 @@ fn measure_as<T: Element>(
     let memory: Vec<f32> = vec![1.0; (beyond / size_of::<f32>()).max(1 << 20)];
 
     let mut turn = 0;
-    let mut once = |plan: &dyn Plan, sets: &mut [Set<T>]| {
+    let mut once = |plans: &[Box<dyn Plan>], sets: &mut [Set<T>]| {
         turn += 1;
         let at = turn % sets.len();
+        let plan = &plans[at % plans.len()];
         let set = &mut sets[at];
         let operands = Operands {
             a: Operand { region: Region::of(&set.a), first: a.1 },
@@ -176,23 +191,27 @@ fn measure_as<T: Element>(
     };
     // A first run of each is not counted, and tells how often a turn repeats the call.
     let (mut repeats, mut long) = (Vec::new(), false);
-    for (_, plan, _) in &plans {
-        once(&**plan, &mut sets);
+    for (plan, _) in &plans {
+        once(plan, &mut sets);
         let begin = Instant::now();
-        once(&**plan, &mut sets);
+        once(plan, &mut sets);
         let taken = begin.elapsed().as_secs_f64();
         repeats.push(((TURN / taken) as usize).clamp(1, 1000));
         long |= taken > LONG;
     }
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
-        for ((_, plan, times), repeat) in plans.iter_mut().zip(&repeats) {
+        for ((plan, times), repeat) in plans.iter_mut().zip(&repeats) {
+            std::thread::sleep(PAUSE);
+            // Threads that sleep are woken outside of what is timed, as they are awake in a run of products.
+            once(plan, &mut sets);
             let begin = Instant::now();
             for _ in 0..*repeat {
-                once(&**plan, &mut sets);
+                once(plan, &mut sets);
             }
             times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
         }
+        std::thread::sleep(PAUSE);
         for (limit, times) in &mut limits {
             times.values.push(limit.measure(&queue.pool, method.threads, &memory));
         }
@@ -200,7 +219,7 @@ fn measure_as<T: Element>(
     }
     Measured {
         problem: *problem,
-        times: plans.into_iter().map(|(_, _, times)| times).collect(),
+        times: plans.into_iter().map(|(_, times)| times).collect(),
         limits: limits.into_iter().map(|(_, times)| times).collect(),
         left_out,
         cold,

@@ -137,6 +137,13 @@ pub trait Candidate: Send + Sync {
     }
     /// Binds a problem, or says why not.
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal>;
+    /// Binds a problem whose weights are laid out now, once: runs of the plan do not look at b again.
+    ///
+    /// # Safety
+    /// Every element of the problem's layout of b lies inside `b`, which is readable.
+    unsafe fn prepare_packed(&self, _problem: &Problem, _b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
+        Err(Refusal::Prepack)
+    }
     /// Threads of a library that has its own pool.
     fn set_threads(&self, _threads: usize) {}
 }

@@ -33,8 +33,8 @@ pub struct Contract {
     pub largest: u64,
     /// More than one matrix in a call; otherwise a batch is run one by one.
     pub batches: bool,
-    /// Weights can be laid out once.
-    pub prepacks: bool,
+    /// Element types whose weights can be laid out once.
+    pub prepacks: &'static [DType],
     /// Same plan, same bits.
     pub determinism: Determinism,
     /// Numbers below the smallest normal one are kept.
@@ -70,7 +70,7 @@ impl Contract {
         if let Some(extent) = [p.batch, p.m, p.n, p.k].into_iter().find(|extent| *extent > self.largest) {
             return Err(Refusal::Extent(extent));
         }
-        if problem.prepacked && !self.prepacks {
+        if problem.prepacked && !self.prepacks.contains(&problem.dtype) {
             return Err(Refusal::Prepack);
         }
         if overlaps(problem) {

@@ -105,7 +105,7 @@ pub fn cases(dtype: DType, edges: &[u64], seed: u64) -> Vec<Problem> {
                 out: layout(m, n, out),
                 alpha: random.pick(&[1.0, 1.0, -0.5, 0.0]),
                 beta: random.pick(&[0.0, 0.0, 1.0, 0.75]),
-                prepacked: false,
+                prepacked: random.below(4) == 0,
             });
         }
     }
@@ -124,22 +124,16 @@ pub fn judge(candidate: &dyn Candidate, queue: &dyn Queue, cases: &[Problem], se
     let mut verdict = Verdict::default();
     for (i, problem) in cases.iter().enumerate() {
         let seed = seed.wrapping_add(i as u64);
-        let admitted = candidate.contract().admits(problem);
-        let plan = match (admitted, candidate.prepare(problem)) {
-            (Err(_), Err(_)) => {
-                verdict.refused += 1;
-                continue;
+        if candidate.contract().admits(problem).is_err() {
+            match candidate.prepare(problem) {
+                Err(_) => verdict.refused += 1,
+                Ok(_) => verdict.failures.push(format!("{}: taken, though its contract refuses it", describe(problem))),
             }
-            (Ok(()), Ok(plan)) => plan,
-            (admitted, prepared) => {
-                let (takes, did) = (admitted.is_ok(), if prepared.is_ok() { "took" } else { "refused" });
-                verdict.failures.push(format!("{}: the contract says {takes}, it {did} it", describe(problem)));
-                continue;
-            }
-        };
+            continue;
+        }
         let found = match problem.dtype {
-            DType::F32 => one::<f32>(&*plan, queue, problem, seed, f64::from(f32::EPSILON)),
-            DType::F64 => one::<f64>(&*plan, queue, problem, seed, f64::EPSILON),
+            DType::F32 => one::<f32>(candidate, queue, problem, seed, f64::from(f32::EPSILON)),
+            DType::F64 => one::<f64>(candidate, queue, problem, seed, f64::EPSILON),
             other => Err(format!("the judge has no numbers of type {other}")),
         };
         match found {
@@ -197,7 +191,7 @@ impl<T: Element> Stored<T> {
 
 /// The error of the worst element as a share of its bound, or what was wrong.
 fn one<T: Element>(
-    plan: &dyn crate::Plan,
+    candidate: &dyn Candidate,
     queue: &dyn Queue,
     problem: &Problem,
     seed: u64,
@@ -214,6 +208,12 @@ fn one<T: Element>(
             out.memory[place] = T::from_f64(f64::NAN);
         }
     }
+    let plan = match problem.prepacked {
+        // SAFETY: `Stored::new` made room for every element.
+        true => unsafe { candidate.prepare_packed(problem, &b.operand()) },
+        false => candidate.prepare(problem),
+    };
+    let plan = plan.map_err(|why| format!("refused, though its contract takes it: {why}"))?;
     let before = out.memory.clone();
     let (a_before, b_before) = (a.memory.clone(), b.memory.clone());
     let mut workspace = vec![0u8; plan.workspace(queue)];

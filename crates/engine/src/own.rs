@@ -4,7 +4,7 @@ use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Regi
 use crate::contract::{Contract, Determinism, Refusal, Strides};
 use crate::problem::{Layout, Problem};
 use gemwright_core::DType;
-use gemwright_cpu::{Element, Job, Kernel, Mat, MatMut, Scratch};
+use gemwright_cpu::{Element, Job, Kernel, Mat, MatMut, Packed, PackedJob, Scratch, WithPacked};
 use std::sync::Mutex;
 
 /// Extents whose products still fit an address.
@@ -34,7 +34,7 @@ impl OwnKernel {
             strides: Strides::Any,
             largest: LARGEST,
             batches: true,
-            prepacks: false,
+            prepacks: dtypes,
             determinism: Determinism::Always,
             denormals: true,
         };
@@ -61,8 +61,91 @@ impl Candidate for OwnKernel {
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
+        // Weights that are laid out beforehand must be given.
+        if problem.prepacked {
+            return Err(Refusal::Prepack);
+        }
         Ok(Box::new(OwnPlan { kernel: self.kernel, problem: *problem, scratch: Mutex::new(Scratch::new()) }))
     }
+
+    unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
+        let problem = *problem;
+        // SAFETY: by the contract of `prepare_packed`.
+        Ok(unsafe {
+            match (self.kernel.packed_f32(), self.kernel.packed_f64()) {
+                (Some(with), _) => Box::new(PackedPlan::new(with, problem, b)) as Box<dyn Plan>,
+                (_, Some(with)) => Box::new(PackedPlan::new(with, problem, b)),
+                _ => return Err(Refusal::Prepack),
+            }
+        })
+    }
+}
+
+/// A problem with its weights laid out, one matrix of the batch after the other.
+struct PackedPlan<T> {
+    with: WithPacked<T>,
+    problem: Problem,
+    weights: Vec<Packed<T>>,
+    scratch: Mutex<Scratch>,
+}
+
+impl<T: Element> PackedPlan<T> {
+    /// # Safety
+    /// As for [`Candidate::prepare_packed`]; T is the problem's element type.
+    unsafe fn new(with: WithPacked<T>, problem: Problem, b: &Operand) -> PackedPlan<T> {
+        let p = problem.product;
+        let extents = (p.k as usize, p.n as usize);
+        let weights = (0..p.batch).map(|i| {
+            let first = first::<T>(b, &problem.b, i);
+            // SAFETY: every element lies inside the region.
+            (with.pack)(unsafe { Mat::from_raw(first, extents, steps(&problem.b)) })
+        });
+        PackedPlan { with, problem, weights: weights.collect(), scratch: Mutex::new(Scratch::new()) }
+    }
+}
+
+impl<T: Element> Plan for PackedPlan<T> {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _queue: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
+        let Some(queue) = queue.as_any().downcast_ref::<CpuQueue>() else {
+            return Err(RunError::Queue(queue.name().into()));
+        };
+        let mut own = self.scratch.try_lock().ok();
+        let mut other = Scratch::new();
+        let scratch = own.as_deref_mut().unwrap_or(&mut other);
+        let (problem, p) = (&self.problem, self.problem.product);
+        let [m, n, k] = [p.m, p.n, p.k].map(|x| x as usize);
+        let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
+        for (i, weights) in (0..).zip(&self.weights) {
+            // SAFETY: every element lies inside its region, and the result's are this run's alone.
+            let (a, c) = unsafe {
+                (
+                    Mat::from_raw(first::<T>(&operands.a, &problem.a, i), (m, k), steps(&problem.a)),
+                    MatMut::from_raw(first::<T>(&operands.out, &problem.out, i), (m, n), steps(&problem.out)),
+                )
+            };
+            (self.with.run)(PackedJob { a, b: weights, c, alpha, beta }, &queue.pool, queue.threads, scratch);
+        }
+        Ok(())
+    }
+}
+
+/// The first element of a matrix of the batch.
+fn first<T>(operand: &Operand, layout: &Layout, i: u64) -> *mut T {
+    let steps = operand.first as isize + i as isize * layout.batch as isize;
+    operand.region.address.cast::<T>().wrapping_offset(steps)
+}
+
+fn steps(layout: &Layout) -> (isize, isize) {
+    (layout.row as isize, layout.col as isize)
 }
 
 struct OwnPlan {
@@ -106,19 +189,14 @@ impl Plan for OwnPlan {
 /// As for [`Plan::run`]; T is the problem's element type.
 unsafe fn batches<T: Element>(problem: &Problem, operands: &Operands, mut run: impl FnMut(Job<'_, T>)) {
     let p = problem.product;
-    let first = |operand: &Operand, layout: &Layout, i: u64| {
-        let steps = operand.first as isize + i as isize * layout.batch as isize;
-        operand.region.address.cast::<T>().wrapping_offset(steps)
-    };
-    let steps = |layout: &Layout| (layout.row as isize, layout.col as isize);
     let [m, n, k] = [p.m, p.n, p.k].map(|x| x as usize);
     for i in 0..p.batch {
         // SAFETY: every element lies inside its region, and the result's are this run's alone.
         let (a, b, c) = unsafe {
             (
-                Mat::from_raw(first(&operands.a, &problem.a, i), (m, k), steps(&problem.a)),
-                Mat::from_raw(first(&operands.b, &problem.b, i), (k, n), steps(&problem.b)),
-                MatMut::from_raw(first(&operands.out, &problem.out, i), (m, n), steps(&problem.out)),
+                Mat::from_raw(first::<T>(&operands.a, &problem.a, i), (m, k), steps(&problem.a)),
+                Mat::from_raw(first::<T>(&operands.b, &problem.b, i), (k, n), steps(&problem.b)),
+                MatMut::from_raw(first::<T>(&operands.out, &problem.out, i), (m, n), steps(&problem.out)),
             )
         };
         run(Job { a, b, c, alpha: T::from_f64(problem.alpha), beta: T::from_f64(problem.beta) });

@@ -47,6 +47,9 @@ pub struct Args {
     /// Threads of every candidate [default: all]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Weights laid out beforehand, by who can
+    #[arg(long)]
+    prepacked: bool,
     /// Turns of every candidate
     #[arg(long, default_value_t = 20, value_name = "N")]
     rounds: usize,
@@ -83,7 +86,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if !matches!(dtype, DType::F32 | DType::F64) {
         return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32 or f64")));
     }
-    let asked = problems(args, dtype)?;
+    let mut asked = problems(args, dtype)?;
+    asked.iter_mut().for_each(|asked| asked.problem.prepacked = args.prepacked);
     let candidates = chosen(args, dtype)?;
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };

@@ -131,10 +131,11 @@ fn one(chip: &Chip, catalog: &Catalog) -> Table {
                 reached.how.as_str().into(),
             ]);
         };
-        for aligned in &reached.compute {
-            share(format!("{} reached by products, rows of {} bytes", reached.peak, aligned.bytes), aligned.share);
+        for aligned in &reached.aligned {
+            let rows = format!("by {} products, rows of {} bytes", reached.peak, aligned.bytes);
+            share(format!("{} reached {rows}", reached.peak), aligned.compute);
+            share(format!("bandwidth reached {rows}"), aligned.memory);
         }
-        share(format!("bandwidth reached by {} products", reached.peak), reached.memory);
     }
     table
 }

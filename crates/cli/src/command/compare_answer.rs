@@ -117,6 +117,12 @@ impl Answer<'_> {
         Ok(parts.join("\n\n"))
     }
 
+    /// From the first to the last event of the GPU, where a trace says.
+    fn gpu_seconds(&self, side: usize) -> Option<f64> {
+        let facts = &self.sides[side].workload.source.facts;
+        facts.iter().find(|(name, _)| name == "gpu_seconds").and_then(|(_, value)| value.as_f64())
+    }
+
     fn headline(&self) -> String {
         let rows = &self.comparison.rows;
         let differing = self.comparison.differences().count();
@@ -134,7 +140,10 @@ impl Answer<'_> {
         let mut lines: Vec<String> = Vec::new();
         for side in [0, 1] {
             let chip = self.chips[side].map_or(String::new(), |chip| format!(", on {}", chip.name));
-            lines.push(format!("{}: {}{chip}", NAMES[side], self.sides[side].title));
+            let whole = self.gpu_seconds(side);
+            let whole =
+                whole.map_or(String::new(), |s| format!(", {} of the GPU from first to last", report::seconds(s)));
+            lines.push(format!("{}: {}{chip}{whole}", NAMES[side], self.sides[side].title));
         }
         lines.extend(self.verdict.failures.iter().map(|why| format!("failed: {why}")));
         if let Some(replays) = self.comparison.replays {

@@ -1,7 +1,7 @@
 //! Libraries with the C BLAS interface: OpenBLAS, MKL, BLIS.
 
 use super::find;
-use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError};
+use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
@@ -69,6 +69,20 @@ enum Functions {
     Long { sgemm: Gemm<i64, f32>, dgemm: Gemm<i64, f64> },
 }
 
+/// MKL's own functions for weights that are laid out once, f32 only.
+#[derive(Clone, Copy)]
+struct WithPacked {
+    /// which operand, m, n, k: bytes.
+    size: unsafe extern "C" fn(c_int, i32, i32, i32) -> usize,
+    /// order, which operand, trans, m, n, k, alpha, source, ld, packed.
+    pack: unsafe extern "C" fn(c_int, c_int, c_int, i32, i32, i32, f32, *const f32, i32, *mut f32),
+    /// order, transa, transb, m, n, k, a, lda, b, ldb, beta, c, ldc.
+    compute: Compute,
+}
+
+type Compute =
+    unsafe extern "C" fn(c_int, c_int, c_int, i32, i32, i32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
+
 /// An open library.
 pub struct Cblas {
     inner: Arc<Inner>,
@@ -80,6 +94,9 @@ struct Inner {
     origin: String,
     functions: Functions,
     set_threads: Option<unsafe extern "C" fn(c_int)>,
+    packed: Option<WithPacked>,
+    /// MKL's threads, which can be told how long to spin.
+    spinning: Option<(Library, String)>,
     /// Keeps the functions valid.
     _library: Library,
 }
@@ -90,6 +107,8 @@ impl Cblas {
         let (library, path) = find::open(known.variable, known.files, known.folders)?;
         let functions = functions(&library).ok_or_else(|| format!("{path} has no cblas_sgemm"))?;
         let set_threads = known.threads.iter().find_map(|name| symbol(&library, name));
+        let packed = with_packed(&library);
+        let spinning = find::open("GEMWRIGHT_IOMP", &["libiomp5.so"], &[""]).ok().filter(|_| known.name == "mkl");
         let version = version(&library, &known.version).unwrap_or_else(|| "version not told".into());
         let origin = format!("{version} ({path})");
         let contract = Contract {
@@ -97,12 +116,20 @@ impl Cblas {
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
-            prepacks: false,
+            prepacks: if packed.is_some() { &[DType::F32] } else { &[] },
             determinism: Determinism::Unknown,
             denormals: true,
         };
         Ok(Cblas {
-            inner: Arc::new(Inner { name: known.name, origin, functions, set_threads, _library: library }),
+            inner: Arc::new(Inner {
+                name: known.name,
+                origin,
+                functions,
+                set_threads,
+                packed,
+                spinning,
+                _library: library,
+            }),
             contract,
         })
     }
@@ -122,6 +149,14 @@ fn functions(library: &Library) -> Option<Functions> {
     }
     let (sgemm, dgemm) = (symbol(library, "scipy_cblas_sgemm64_")?, symbol(library, "scipy_cblas_dgemm64_")?);
     Some(Functions::Long { sgemm, dgemm })
+}
+
+fn with_packed(library: &Library) -> Option<WithPacked> {
+    Some(WithPacked {
+        size: symbol(library, "cblas_sgemm_pack_get_size")?,
+        pack: symbol(library, "cblas_sgemm_pack")?,
+        compute: symbol(library, "cblas_sgemm_compute")?,
+    })
 }
 
 fn version(library: &Library, version: &Version) -> Option<String> {
@@ -164,13 +199,45 @@ impl Candidate for Cblas {
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
+        // Weights that are laid out beforehand must be given.
+        if problem.prepacked {
+            return Err(Refusal::Prepack);
+        }
         Ok(Box::new(CblasPlan { library: Arc::clone(&self.inner), problem: *problem }))
+    }
+
+    unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
+        let (Some(with), Some(call)) = (self.inner.packed, call(problem)) else { return Err(Refusal::Prepack) };
+        let [m, n, k] = call.extents.map(|x| x as i32);
+        let mut weights = Vec::new();
+        for i in 0..problem.product.batch {
+            // SAFETY: numbers by value.
+            let bytes = unsafe { (with.size)(B_MATRIX, m, n, k) };
+            let mut packed = vec![0f32; bytes.div_ceil(size_of::<f32>()) + PACKED_ALIGN];
+            let from = b.region.address.cast::<f32>();
+            let from = from.wrapping_offset(b.first as isize + i as isize * problem.b.batch as isize);
+            let to = aligned(&mut packed);
+            // SAFETY: b has the extents and the leading dimension of the call; `to` has the bytes it asked for.
+            unsafe {
+                let (trans, ld) = (call.trans[1], call.leading[1] as i32);
+                (with.pack)(call.order, B_MATRIX, trans, m, n, k, problem.alpha as f32, from, ld, to);
+            }
+            weights.push(packed);
+        }
+        Ok(Box::new(PackedPlan { library: Arc::clone(&self.inner), with, problem: *problem, weights }))
     }
 
     fn set_threads(&self, threads: usize) {
         if let Some(set) = self.inner.set_threads {
             // SAFETY: it takes a number by value.
             unsafe { set(threads as c_int) };
+        }
+        let spinning = self.inner.spinning.as_ref();
+        let set = spinning.and_then(|(library, _)| symbol::<unsafe extern "C" fn(c_int)>(library, "kmp_set_blocktime"));
+        if let Some(set) = set {
+            // SAFETY: it takes a number of milliseconds by value.
+            unsafe { set(1) };
         }
     }
 }
@@ -240,6 +307,77 @@ impl Plan for CblasPlan {
     }
 }
 
+const B_MATRIX: c_int = 162;
+const PACKED: c_int = 151;
+/// Elements to spare so that packed weights begin at a line.
+const PACKED_ALIGN: usize = 16;
+
+/// The first element of `memory` at a line.
+fn aligned(memory: &mut [f32]) -> *mut f32 {
+    let start = memory.as_mut_ptr();
+    start.wrapping_add(start.align_offset(64).min(PACKED_ALIGN))
+}
+
+/// A problem with weights in the library's own layout.
+struct PackedPlan {
+    library: Arc<Inner>,
+    with: WithPacked,
+    problem: Problem,
+    weights: Vec<Vec<f32>>,
+}
+
+impl Plan for PackedPlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _queue: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
+        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
+            return Err(RunError::Queue(queue.name().into()));
+        }
+        let (problem, p) = (&self.problem, self.problem.product);
+        let Some(call) = call(problem).filter(|_| p.m > 0 && p.n > 0) else { return Ok(()) };
+        debug_assert!(self.library.packed.is_some());
+        let [m, n, k] = call.extents.map(|x| x as i32);
+        let [lda, ldb, ldc] = call.leading.map(|x| x as i32);
+        for (i, packed) in (0..).zip(&self.weights) {
+            let at = |operand: &Operand, batch: i64| {
+                operand
+                    .region
+                    .address
+                    .cast::<f32>()
+                    .wrapping_offset(operand.first as isize + i as isize * batch as isize)
+            };
+            let (a, c) = (at(&operands.a, problem.a.batch), at(&operands.out, problem.out.batch));
+            let start = packed.as_ptr();
+            let b = start.wrapping_add(start.align_offset(64).min(PACKED_ALIGN));
+            // SAFETY: by the contract of `run`; b is what `pack` wrote for these extents.
+            unsafe {
+                (self.with.compute)(
+                    call.order,
+                    call.trans[0],
+                    PACKED,
+                    m,
+                    n,
+                    k,
+                    a,
+                    lda,
+                    b,
+                    ldb,
+                    problem.beta as f32,
+                    c,
+                    ldc,
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
 /// # Safety
 /// As for [`Plan::run`]; T is the problem's element type.
 unsafe fn one<I, T>(gemm: Gemm<I, T>, call: &Call, problem: &Problem, operands: &Operands, i: u64)
@@ -248,7 +386,7 @@ where
     I::Error: std::fmt::Debug,
     T: gemwright_cpu::Element,
 {
-    let at = |operand: &crate::candidate::Operand, batch: i64| {
+    let at = |operand: &Operand, batch: i64| {
         operand.region.address.cast::<T>().wrapping_offset(operand.first as isize + i as isize * batch as isize)
     };
     let int = |x: i64| I::try_from(x).expect("extents and leading dimensions fit: the contract says so");

@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 pub const NAME: &str = "onednn";
-pub const HOW: &str = "apt install libdnnl3, or GEMWRIGHT_ONEDNN=/path/libdnnl.so";
+pub const HOW: &str = "apt install libdnnl2 (libdnnl3 on newer systems), or GEMWRIGHT_ONEDNN=/path/libdnnl.so";
 
 /// transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, all row-major; 0 is success.
 type Sgemm = unsafe extern "C" fn(
@@ -64,7 +64,7 @@ impl OneDnn {
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
-            prepacks: false,
+            prepacks: &[],
             determinism: Determinism::Unknown,
             denormals: true,
         };

@@ -1,0 +1,77 @@
+//! Weights laid out once and used for every number of rows.
+
+use crate::blocked::steps;
+use crate::gemm::Tiles;
+use crate::matrix::{Mat, MatMut};
+use crate::pack::pack_columns;
+use crate::simd::Element;
+use crate::target::Target;
+
+/// B as the tiles of one kernel read it: blocks of k, in each the panels of columns side by side.
+#[derive(Debug, Clone)]
+pub struct Packed<T> {
+    memory: Vec<T>,
+    k: usize,
+    n: usize,
+    panel: usize,
+}
+
+impl<T: Element> Packed<T> {
+    /// Packs for the kernels of `S`.
+    pub fn new<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
+        let (k, n) = b.extents();
+        let width = n.next_multiple_of(S::PANEL);
+        let mut memory = vec![T::ZERO; k * width];
+        let kc = steps::<T>(k);
+        for k0 in (0..k).step_by(kc) {
+            // SAFETY: the block is inside B, and k0 · width + kc · width <= k · width.
+            unsafe {
+                pack_columns(&b, (k0, kc.min(k - k0)), (0, n), S::PANEL, memory.as_mut_ptr().add(k0 * width));
+            }
+        }
+        Packed { memory, k, n, panel: S::PANEL }
+    }
+
+    /// K and N.
+    pub fn extents(&self) -> (usize, usize) {
+        (self.k, self.n)
+    }
+
+    /// Columns of a panel.
+    pub fn panel(&self) -> usize {
+        self.panel
+    }
+
+    /// Bytes it takes beside the weights themselves.
+    pub fn bytes(&self) -> usize {
+        self.memory.len() * size_of::<T>()
+    }
+
+    /// Steps of a block of k.
+    pub(crate) fn steps(&self) -> usize {
+        steps::<T>(self.k)
+    }
+
+    /// The panels from column j0 on in the block that begins at k0; j0 is a multiple of a panel's columns.
+    pub(crate) fn block(&self, k0: usize, j0: usize) -> *const T {
+        let kc = self.steps().min(self.k - k0);
+        self.memory.as_ptr().wrapping_add(k0 * self.n.next_multiple_of(self.panel) + j0 * kc)
+    }
+}
+
+/// C = alpha · A · B + beta · C with packed weights.
+#[allow(missing_docs)]
+pub struct PackedJob<'a, T> {
+    pub a: Mat<'a, T>,
+    pub b: &'a Packed<T>,
+    pub c: MatMut<'a, T>,
+    pub alpha: T,
+    pub beta: T,
+}
+
+impl<T: Element> PackedJob<'_, T> {
+    pub(crate) fn target(&self) -> Target<T> {
+        let MatMut { ptr, row, col, .. } = self.c;
+        Target { ptr, row, col, alpha: self.alpha, beta: self.beta }
+    }
+}
