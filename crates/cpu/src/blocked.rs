@@ -9,6 +9,7 @@ use crate::packed::PackedJob;
 use crate::pool::{Counter, Phase, Pool};
 use crate::scratch::Scratch;
 use crate::simd::{Element, Simd};
+use crate::target::Target;
 
 /// A pointer into scratch memory that several threads use, each its own part or after a phase.
 #[derive(Clone, Copy)]
@@ -95,36 +96,10 @@ pub fn packed_columns<S: Simd, const MR: usize, const NV: usize>(
     threads: usize,
     scratch: &mut Scratch,
 ) {
-    let (m, k) = job.a.extents();
-    let n = job.c.extents().1;
-    let nr = NV * S::LANES;
-    let blocks = Blocks { kc: job.b.steps(), ..Blocks::of::<S::T>((m, n, k), MR, nr, threads) };
-    let per_thread = (blocks.kc * MR).next_multiple_of(1024);
-    scratch.reserve(threads * per_thread * size_of::<S::T>());
-    let (space, target) = (Space(scratch.as_mut_ptr().cast::<S::T>()), job.target());
-    let (a, b) = (job.a, job.b);
-    let counter = Counter::new(n.div_ceil(blocks.nb));
-    pool.run(threads, &|thread| {
-        // SAFETY: `thread` < `threads`, so the part is inside and this thread's own.
-        let rows = unsafe { space.from(thread * per_thread) };
-        while let Some(block) = counter.claim() {
-            let j0 = block * blocks.nb;
-            let nb = blocks.nb.min(n - j0);
-            for k0 in (0..k).step_by(blocks.kc) {
-                let kc = blocks.kc.min(k - k0);
-                let packed = b.block(k0, j0);
-                // SAFETY: 1 `gemm_packed` has asked for the instruction set. 2 the block lies in the packed weights,
-                // which have this panel's width. 3 columns j0.. of C are this thread's alone, having been claimed.
-                unsafe {
-                    S::vectorize(|| {
-                        rows_against::<S, MR, NV>(&a, (0, m), (k0, kc), packed, nb, rows, |i, j| {
-                            target.part(i, j0 + j, k0)
-                        });
-                    });
-                }
-            }
-        }
-    });
+    let (n, (m, k), b) = (job.c.extents().1, job.a.extents(), job.b);
+    let blocks = Blocks { kc: job.b.steps(), ..Blocks::of::<S::T>((m, n, k), MR, NV * S::LANES, threads) };
+    let panels = |part: Part, _: *mut S::T| b.block(part.k0, part.j0);
+    by_columns::<S, MR, NV>((job.a, n, job.target()), (blocks, 0), (pool, threads), scratch, &panels);
 }
 
 /// Many columns: each thread packs a block of them for itself and runs all rows against it.
@@ -135,27 +110,53 @@ fn own_columns<S: Simd, const MR: usize, const NV: usize>(
     threads: usize,
     scratch: &mut Scratch,
 ) {
-    let (m, n, k) = (job.a.rows, job.b.cols, job.a.cols);
-    let per_thread = (blocks.kc * blocks.nb + blocks.kc * MR).next_multiple_of(1024);
+    let (n, b) = (job.b.cols, job.b);
+    let panels = |Part { k0, kc, j0, nb }: Part, to: *mut S::T| {
+        // SAFETY: the block is inside B, and `to` has room for kc · nb elements.
+        unsafe { pack_columns(&b, (k0, kc), (j0, nb), NV * S::LANES, to) };
+        to.cast_const()
+    };
+    let room = blocks.kc * blocks.nb;
+    by_columns::<S, MR, NV>((job.a, n, job.target()), (blocks, room), (pool, threads), scratch, &panels);
+}
+
+/// Steps k0.. (kc of them) of columns j0.. (nb of them).
+#[derive(Clone, Copy)]
+struct Part {
+    k0: usize,
+    kc: usize,
+    j0: usize,
+    nb: usize,
+}
+
+/// All rows of A against blocks of columns, which threads take in turn. `panels` gives the packed columns of a
+/// part; it may write them to the `room` elements that it is handed.
+fn by_columns<S: Simd, const MR: usize, const NV: usize>(
+    (a, n, target): (Mat<'_, S::T>, usize, Target<S::T>),
+    (blocks, room): (Blocks, usize),
+    (pool, threads): (&Pool, usize),
+    scratch: &mut Scratch,
+    panels: &(impl Fn(Part, *mut S::T) -> *const S::T + Sync),
+) {
+    let (m, k) = a.extents();
+    let per_thread = (room + blocks.kc * MR).next_multiple_of(1024);
     scratch.reserve(threads * per_thread * size_of::<S::T>());
-    let (space, target) = (Space(scratch.as_mut_ptr().cast::<S::T>()), job.target());
-    let (a, b) = (job.a, job.b);
+    let space = Space(scratch.as_mut_ptr().cast::<S::T>());
     let counter = Counter::new(n.div_ceil(blocks.nb));
     pool.run(threads, &|thread| {
         // SAFETY: `thread` < `threads`, so the part is inside and this thread's own.
-        let packed = unsafe { space.from(thread * per_thread) };
+        let own = unsafe { space.from(thread * per_thread) };
         while let Some(block) = counter.claim() {
             let j0 = block * blocks.nb;
             let nb = blocks.nb.min(n - j0);
             for k0 in (0..k).step_by(blocks.kc) {
                 let kc = blocks.kc.min(k - k0);
-                // SAFETY: 1 `gemm_with` has asked for the instruction set. 2 the block is inside B and fits the
-                // thread's memory. 3 columns j0.. of C are this thread's alone, having been claimed.
+                // SAFETY: 1 whoever calls has asked for the instruction set. 2 the part is inside B; `room` elements and
+                // then kc · MR are the thread's own. 3 columns j0.. of C are this thread's alone, having been claimed.
                 unsafe {
                     S::vectorize(|| {
-                        pack_columns(&b, (k0, kc), (j0, nb), NV * S::LANES, packed);
-                        let rows = packed.add(blocks.kc * blocks.nb);
-                        rows_against::<S, MR, NV>(&a, (0, m), (k0, kc), packed, nb, rows, |i, j| {
+                        let packed = panels(Part { k0, kc, j0, nb }, own);
+                        rows_against::<S, MR, NV>(&a, (0, m), (k0, kc), packed, nb, own.add(room), |i, j| {
                             target.part(i, j0 + j, k0)
                         });
                     });

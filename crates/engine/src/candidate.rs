@@ -81,6 +81,11 @@ impl CpuQueue {
     pub fn new(threads: usize) -> CpuQueue {
         CpuQueue { pool: Arc::new(Pool::new(threads)), threads }
     }
+
+    /// The queue as one of these, which is what plans of the host run on.
+    pub fn of(queue: &dyn Queue) -> Result<&CpuQueue, RunError> {
+        queue.as_any().downcast_ref().ok_or_else(|| RunError::Queue(queue.name().into()))
+    }
 }
 
 impl Queue for CpuQueue {

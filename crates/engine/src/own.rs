@@ -115,12 +115,10 @@ impl<T: Element> Plan for PackedPlan<T> {
     }
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
-        let Some(queue) = queue.as_any().downcast_ref::<CpuQueue>() else {
-            return Err(RunError::Queue(queue.name().into()));
-        };
-        let mut own = self.scratch.try_lock().ok();
-        let mut other = Scratch::new();
-        let scratch = own.as_deref_mut().unwrap_or(&mut other);
+        let queue = CpuQueue::of(queue)?;
+        // Whoever finds the memory in use takes some of their own.
+        let (mut kept, mut other) = (self.scratch.try_lock().ok(), Scratch::new());
+        let scratch = kept.as_deref_mut().unwrap_or(&mut other);
         let (problem, p) = (&self.problem, self.problem.product);
         let [m, n, k] = [p.m, p.n, p.k].map(|x| x as usize);
         let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
@@ -165,12 +163,10 @@ impl Plan for OwnPlan {
     }
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
-        let Some(queue) = queue.as_any().downcast_ref::<CpuQueue>() else {
-            return Err(RunError::Queue(queue.name().into()));
-        };
-        let mut own = self.scratch.try_lock().ok();
-        let mut other = Scratch::new();
-        let scratch = own.as_deref_mut().unwrap_or(&mut other);
+        let queue = CpuQueue::of(queue)?;
+        // Whoever finds the memory in use takes some of their own.
+        let (mut kept, mut other) = (self.scratch.try_lock().ok(), Scratch::new());
+        let scratch = kept.as_deref_mut().unwrap_or(&mut other);
         // SAFETY: by the contract of `run`.
         unsafe {
             match (self.kernel.run_f32(), self.kernel.run_f64()) {

@@ -284,9 +284,7 @@ impl Plan for CblasPlan {
     }
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
-        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
-            return Err(RunError::Queue(queue.name().into()));
-        }
+        CpuQueue::of(queue)?;
         let p = self.problem.product;
         if p.m == 0 || p.n == 0 {
             return Ok(());
@@ -336,9 +334,7 @@ impl Plan for PackedPlan {
     }
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
-        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
-            return Err(RunError::Queue(queue.name().into()));
-        }
+        CpuQueue::of(queue)?;
         let (problem, p) = (&self.problem, self.problem.product);
         let Some(call) = call(problem).filter(|_| p.m > 0 && p.n > 0) else { return Ok(()) };
         debug_assert!(self.library.packed.is_some());

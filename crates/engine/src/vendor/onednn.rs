@@ -115,9 +115,7 @@ impl Plan for OneDnnPlan {
     }
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
-        if queue.as_any().downcast_ref::<CpuQueue>().is_none() {
-            return Err(RunError::Queue(queue.name().into()));
-        }
+        CpuQueue::of(queue)?;
         let problem = &self.problem;
         let p = problem.product;
         if p.m == 0 || p.n == 0 {
