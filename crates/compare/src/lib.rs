@@ -6,7 +6,7 @@
 //! and what their names and grids tell; [`figures`] holds rows against a chip, [`changes`] ranks what would save time,
 //! [`Verdict`] says whether a check that was asked for failed. Nothing here knows where a workload
 //! came from: variants of a model to try come in from outside, and [`Comparison::agreement`] says
-//! how well each fits, [`likeness`] whether it comes nearer.
+//! how well each fits, [`likeness()`] whether it comes nearer.
 
 mod align;
 mod change;

@@ -16,7 +16,7 @@ pub struct Method {
     pub rounds: usize,
     /// Threads of all of them.
     pub threads: usize,
-    /// Turns of a candidate whose call takes longer than [`LONG`].
+    /// Turns of a candidate whose call takes longer than 50 ms.
     pub rounds_of_long: usize,
 }
 

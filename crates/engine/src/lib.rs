@@ -2,8 +2,8 @@
 //!
 //! A [`Problem`] is what is asked; a [`Candidate`] is one of our kernels or somebody's library, with a
 //! [`Contract`] that says what it takes and promises; it refuses with a reason or prepares a [`Plan`],
-//! which runs on a [`Queue`] and never waits on the host. [`judge`] holds every candidate against sums in
-//! higher precision, over everything its contract admits; [`bench`] measures them in turns.
+//! which runs on a [`Queue`] and never waits on the host. [`mod@judge`] holds every candidate against sums in
+//! higher precision, over everything its contract admits; [`mod@bench`] measures them in turns.
 
 pub mod bench;
 mod candidate;
