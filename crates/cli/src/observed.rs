@@ -56,6 +56,6 @@ pub fn workload(path: &Path, analysis: &Analysis<'_, i64>) -> Workload {
 
 /// The calls of the trace at `path`.
 pub fn workload_of(path: &Path, quiet: bool) -> Result<Workload, Error> {
-    let trace = observe(path, Reading { grids: true, ..Reading::default() }, quiet)?;
+    let trace = observe(path, Reading::default(), quiet)?;
     Ok(workload(path, &Analysis::new(&trace, Mode::Exact)))
 }

@@ -208,7 +208,7 @@ impl Trace {
         self.texts.get(number as usize).map(|text| &**text)
     }
 
-    /// Blocks of a kernel in each direction, where that was asked for and is recorded.
+    /// Blocks of a kernel in each direction, where that is recorded.
     pub fn grid(&self, event: &Event) -> Option<[u64; 3]> {
         let text = std::str::from_utf8(self.exchange(event, GRID)?).ok()?;
         let mut numbers = text.trim_matches(['[', ']']).split(',').map(|n| n.trim().parse::<u64>().ok());

@@ -1,7 +1,7 @@
 //! The events of one chunk of the text, typed, with numbers of their own for texts and lanes.
 
 use crate::chunk::next_event;
-use crate::event::{Category, EXCHANGE_NAMES, Event, Exchange, GRID, LIST_NAMES, Lists, NO_TEXT, Queue, Tie};
+use crate::event::{Category, EXCHANGE_NAMES, Event, Exchange, LIST_NAMES, Lists, NO_TEXT, Queue, Tie};
 use crate::fast::{Map, Numbers};
 use crate::number::{integer, nanoseconds};
 use crate::problems::{Problems, Severity};
@@ -14,8 +14,6 @@ pub struct Keep {
     pub arrows: bool,
     /// Modules among Python's frames.
     pub modules: bool,
-    /// Grids of kernels.
-    pub grids: bool,
 }
 
 /// How a chunk ends.
@@ -327,9 +325,7 @@ impl<'a> Part<'a> {
                         let whole = |(_, end)| cursor.text.get(end..at).is_some_and(only_separates);
                         let end = if piece.is_none_or(whole) { cursor.at } else { usize::MAX };
                         piece = Some((piece.map_or(at, |p| p.0), end));
-                    } else if let Some(fact) = EXCHANGE_NAMES.iter().position(|name| *name == key)
-                        && (fact != GRID || self.keep.grids)
-                    {
+                    } else if let Some(fact) = EXCHANGE_NAMES.iter().position(|name| *name == key) {
                         fields.exchange[fact] = self.texts.of(value);
                     }
                     continue;

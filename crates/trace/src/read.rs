@@ -25,8 +25,6 @@ pub struct Reading {
     pub arrows: bool,
     /// Modules of the model are kept, where the profiler recorded Python's stacks.
     pub modules: bool,
-    /// Grids of kernels are kept: they tell sizes where no operation does.
-    pub grids: bool,
     /// One thread and small chunks.
     pub low_memory: bool,
     /// Bytes of a chunk, where not the usual.
@@ -49,7 +47,7 @@ pub fn read(source: impl Read + Send, reading: Reading) -> Result<Trace, TraceEr
     }
     let mut head = Head::default();
     let start = head.find_events(first.text())?;
-    let mut collector = Collector::new(Keep { arrows: reading.arrows, modules: reading.modules, grids: reading.grids });
+    let mut collector = Collector::new(Keep { arrows: reading.arrows, modules: reading.modules });
     let single = first.last || reading.low_memory;
     let part = Part::parse(first.text(), start, first.last, collector.keep);
     collector.take(&first, part.into());

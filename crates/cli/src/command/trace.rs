@@ -154,8 +154,8 @@ fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
 }
 
 fn reading(args: &Args) -> Reading {
-    let (arrows, modules, grids) = (args.compat.is_some(), args.by.is_some(), args.save.is_some());
-    Reading { arrows, modules, grids, low_memory: args.low_memory, chunk: None }
+    let (arrows, modules) = (args.compat.is_some(), args.by.is_some());
+    Reading { arrows, modules, low_memory: args.low_memory, chunk: None }
 }
 
 /// The files that are named, and the traces in the folders that are, by name.

@@ -5,6 +5,7 @@ mod attention;
 mod convolution;
 mod elementwise;
 mod engines;
+mod indexed;
 mod movement;
 pub mod opaque;
 mod operand;
@@ -54,8 +55,22 @@ pub fn family(name: &str, arguments: &Arguments) -> Option<&'static str> {
 /// `None`: not an operation of this family.
 type Found = Option<Result<Cost, String>>;
 
-/// What a call costs. `kernel` is the name of its first kernel, which tells what arguments do not.
-pub fn cost(name: &str, arguments: &Arguments, kernel: &str) -> Found {
+/// The first kernel of a call, which tells what arguments do not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Launch<'k> {
+    /// Its name.
+    pub kernel: &'k str,
+    /// Blocks in each direction.
+    pub grid: Option<[u64; 3]>,
+}
+
+/// Arguments of these do not tell all: their kernel is looked at.
+pub fn told_by_kernel(name: &[u8]) -> bool {
+    matches!(name, b"aten::cat" | b"aten::stack" | b"aten::index" | b"aten::index_put_" | b"aten::_index_put_impl_")
+}
+
+/// What a call costs.
+pub fn cost(name: &str, arguments: &Arguments, launch: Launch) -> Found {
     // What the list of calls cannot hold may still have a cost.
     let call = product(name, arguments).filter(Result::is_ok);
     call.or_else(|| convolution::cost(name, arguments))
@@ -63,7 +78,8 @@ pub fn cost(name: &str, arguments: &Arguments, kernel: &str) -> Found {
         .or_else(|| attention::cost(name, arguments))
         .or_else(|| elementwise::cost(name, arguments))
         .or_else(|| rows::cost(name, arguments))
-        .or_else(|| movement::cost(name, arguments, kernel))
+        .or_else(|| movement::cost(name, arguments, launch.kernel))
+        .or_else(|| indexed::cost(name, arguments, launch))
         .or_else(|| engines::cost(name, arguments))
         .or_else(|| triton::cost(name, arguments))
 }

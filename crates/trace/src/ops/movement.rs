@@ -106,11 +106,12 @@ fn element_of(kernel: &str) -> Option<(f64, &'static str)> {
     known.into_iter().find(|(word, _, _)| kernel.contains(word)).map(|(_, size, dtype)| (size, dtype))
 }
 
-/// Rows of a table by their numbers: as much is read as is written.
+/// Rows of a table by their numbers: as much is read as is written, but no more than there is.
 fn picked(arguments: &Arguments, table: usize, index: usize) -> Result<Cost, String> {
     let (table, index) = (Operand::needed(arguments, table)?, Operand::needed(arguments, index)?);
     let width: f64 = table.size.iter().skip(1).map(|n| *n as f64).product();
-    moved(2.0 * index.elements() * width * table.element + index.bytes(), &table.dtype)
+    let written = index.elements() * width * table.element;
+    moved(written + written.min(table.bytes()) + index.bytes(), &table.dtype)
 }
 
 fn gathered(arguments: &Arguments, index: usize) -> Result<Cost, String> {

@@ -19,7 +19,7 @@ const OPAQUE: [(&str, &str); 15] = [
     ("aten::_fused_adam", "the profiler records no sizes of lists of tensors this long"),
     ("aten::_foreach_", "the profiler records no sizes of lists of tensors this long"),
     ("triton_tem_", "a template of torch.compile: its arguments do not say which is which"),
-    ("aten::index", "the sizes of its indices are not recorded, so that of its result is not known"),
+    ("aten::index", "the sizes of its indices are not recorded, and its kernel's grid does not tell them"),
 ];
 
 /// Why an operation has no model, if it is one of those.

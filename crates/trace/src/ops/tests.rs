@@ -29,7 +29,7 @@ fn given(sizes: &serde_json::Value, types: &[&str], values: &[&str]) -> Argument
 
 #[allow(clippy::needless_pass_by_value)]
 fn worked(name: &str, sizes: serde_json::Value, types: &[&str], values: &[&str]) -> (f64, f64) {
-    let cost = cost(name, &given(&sizes, types, values), "").unwrap_or_else(|| panic!("{name} has no model"));
+    let cost = cost(name, &given(&sizes, types, values), Launch::default()).unwrap_or_else(|| panic!("{name} has no model"));
     let cost = cost.unwrap_or_else(|why| panic!("{name}: {why}"));
     (cost.flops, cost.bytes)
 }
@@ -185,9 +185,9 @@ fn movement() {
     assert_eq!(worked("aten::embedding", json!([[7, 5], [2]]), &[BF16, "long int"], &["", ""]), (0.0, 40.0 + 16.0));
     let arguments = given(&json!([[[3, 4], [2, 4]], []]), &["TensorList", "Scalar"], &["", "0"]);
     let kernel = "void CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 2>";
-    let found = cost("aten::cat", &arguments, kernel).unwrap().unwrap();
+    let found = cost("aten::cat", &arguments, Launch { kernel, grid: None }).unwrap().unwrap();
     assert_eq!((found.flops, found.bytes), (0.0, 2.0 * 2.0 * 20.0));
-    assert!(cost("aten::cat", &arguments, "").unwrap().is_err());
+    assert!(cost("aten::cat", &arguments, Launch::default()).unwrap().is_err());
     // The two largest of each of three rows: values of four bytes and places of eight.
     let found = worked(
         "aten::topk",
@@ -196,6 +196,39 @@ fn movement() {
         &["", "2", "-1", "True", "True"],
     );
     assert_eq!(found, (12.0, 48.0 + 6.0 * 12.0));
+}
+
+/// What `aten::index` moves by the grid of its kernel.
+fn indexed(sizes: serde_json::Value, kernel: &str, grid: [u64; 3]) -> Option<f64> {
+    let arguments = given(&sizes, &[BF16, ""], &["", ""]);
+    cost("aten::index", &arguments, Launch { kernel, grid: Some(grid) }).unwrap().ok().map(|cost| cost.bytes)
+}
+
+#[test]
+fn picked_by_indices() {
+    let gather = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int)";
+    // Three experts of 4 x 1024: 8192 bytes each are two blocks of 256 threads of 16 bytes.
+    assert_eq!(indexed(json!([[8, 4, 1024], []]), gather, [3, 2, 1]), Some(2.0 * 3.0 * 8192.0 + 24.0));
+    // One slice is a single row where a block is enough for it, two extents being picked from.
+    assert_eq!(indexed(json!([[8, 4, 1024], []]), gather, [5, 1, 1]), Some(2.0 * 5.0 * 2048.0 + 40.0));
+    assert_eq!(indexed(json!([[8, 4, 1024], []]), gather, [5, 7, 1]), None);
+    // Six times out of two: all of it is read once.
+    assert_eq!(indexed(json!([[2, 1024], []]), gather, [6, 1, 1]), Some(6.0 * 2048.0 + 2.0 * 2048.0 + 48.0));
+    let single = "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::X>>";
+    // Between 2561 and 3072 elements: one row of 2880 fits, and no other number of rows.
+    assert_eq!(indexed(json!([[888, 2880], []]), single, [6, 1, 1]), Some(2.0 * 2880.0 * 2.0 + 8.0));
+    // Single elements: to within a block.
+    assert_eq!(indexed(json!([[8192], []]), single, [16, 1, 1]), Some(2.0 * 8192.0 * 2.0 + 8.0 * 8192.0));
+    assert_eq!(indexed(json!([[8192], []]), "something_else", [16, 1, 1]), None);
+    // One value of two bytes to three rows of 512.
+    let arguments = given(&json!([[9, 512], [], [1], []]), &[BF16, "", BF16, "Scalar"], &["", "", "", "False"]);
+    let launch = Launch { kernel: single, grid: Some([3, 1, 1]) };
+    let found = cost("aten::index_put_", &arguments, launch).unwrap().unwrap();
+    assert_eq!((found.flops, found.bytes), (0.0, 3.0 * 512.0 * 2.0 + 2.0 + 24.0));
+    // Two rows of five are read, added to two others and written.
+    let sizes = json!([[7, 5], [], [2], [2, 5], []]);
+    let found = worked("aten::index_add_", sizes, &["float", "Scalar", "long int", "float", ""], &["", "0", "", "", "1"]);
+    assert_eq!(found, (10.0, 3.0 * 40.0 + 16.0));
 }
 
 #[test]

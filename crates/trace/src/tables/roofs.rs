@@ -11,7 +11,7 @@ use crate::event::{Category, Event};
 use crate::fast::Map;
 use crate::interval::{Time, order};
 use crate::nest::NONE;
-use crate::ops::{Cost, Unit, cost, family, opaque};
+use crate::ops::{Cost, Launch, Unit, cost, family, opaque, told_by_kernel};
 use crate::scan::unescaped;
 use gemwright_core::{Cell, Chip, DType, Table};
 use std::sync::Arc;
@@ -44,25 +44,24 @@ impl Group<'_> {
 /// What a call costs. `Err(None)`: there is no model; `Err(Some)`: there is one, which cannot read this call.
 type Priced = Result<Arc<Cost>, Option<String>>;
 
-/// Models, cached by name and arguments.
+/// Models, cached by name and arguments, and by the kernel's name and facts where those tell.
 struct Models<'x, 't, T> {
     analysis: &'x Analysis<'t, T>,
-    known: Map<(u32, u32, u32), Priced>,
+    known: Map<(u32, u32, Option<(u32, u32)>), Priced>,
 }
 
 impl<T: Time> Models<'_, '_, T> {
     fn of(&mut self, place: u32, first_kernel: u32) -> Priced {
         let trace = self.analysis.trace;
         let event = &trace.events[place as usize];
-        // The kernel matters where the type of the operands is not recorded.
-        let named_by_kernel = trace.name(place) == b"aten::cat" || trace.name(place) == b"aten::stack";
-        let kernel = if named_by_kernel { trace.events[first_kernel as usize].name } else { NONE };
+        let kernel = Some(&trace.events[first_kernel as usize]).filter(|_| told_by_kernel(trace.name(place)));
         self.known
-            .entry((event.name, event.arguments, kernel))
+            .entry((event.name, event.arguments, kernel.map(|k| (k.name, k.arguments))))
             .or_insert_with(|| {
                 let arguments = Arguments::of(trace, event).ok_or(None)?;
-                let kernel = trace.texts.get(kernel as usize).map_or(String::new(), |text| unescaped(text));
-                match cost(&unescaped(trace.name(place)), &arguments, &kernel) {
+                let name = kernel.map_or(String::new(), |_| unescaped(trace.name(first_kernel)));
+                let launch = Launch { kernel: &name, grid: kernel.and_then(|k| trace.grid(k)) };
+                match cost(&unescaped(trace.name(place)), &arguments, launch) {
                     None => Err(None),
                     Some(found) => found.map(Arc::new).map_err(Some),
                 }
@@ -111,7 +110,7 @@ fn groups<'x, T: Time>(analysis: &'x Analysis<'_, T>) -> Vec<Group<'x>> {
         };
         list[place].1.push(gpu);
     }
-    let mut places: Map<(Option<u32>, &'static str, u32, u32, bool), usize> = Map::default();
+    let mut places: Map<(Option<u32>, &'static str, u32, u32, Option<u64>), usize> = Map::default();
     let mut groups: Vec<Group> = Vec::new();
     for (owner, kernels) in list {
         let event = match owner {
@@ -125,7 +124,9 @@ fn groups<'x, T: Time>(analysis: &'x Analysis<'_, T>) -> Vec<Group<'x>> {
         let category = event.map_or(UNLINKED, |(place, _)| analysis.kind_of(place, kernels[0]));
         let who = event.map(|(_, e)| people.of_lane[e.lane as usize]);
         let arguments = event.filter(|(_, e)| e.category == Category::CpuOp).map_or(0, |(_, e)| e.arguments);
-        let key = (event.map(|(_, e)| e.name), category, who.unwrap_or(NONE), arguments, found.is_ok());
+        // The same arguments may move more or less: sizes that only the kernel tells.
+        let bytes = found.as_ref().ok().map(|cost| cost.bytes.to_bits());
+        let key = (event.map(|(_, e)| e.name), category, who.unwrap_or(NONE), arguments, bytes);
         let time = kernels.iter().map(|k| analysis.nanoseconds(*k)).sum();
         let place = *places.entry(key).or_insert_with(|| {
             let name = event.map_or_else(|| UNLINKED.to_string(), |(place, _)| unescaped(trace.name(place)));
