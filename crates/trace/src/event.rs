@@ -198,13 +198,16 @@ impl Trace {
 
     /// One list of an event's arguments, as written.
     pub fn list(&self, event: &Event, which: usize) -> Option<&[u8]> {
-        let number = self.arguments[event.arguments as usize][which];
+        // A GPU event's number is one of an exchange.
+        let lists = self.arguments.get(event.arguments as usize).filter(|_| !event.category.on_gpu())?;
+        let number = lists[which];
         self.texts.get(number as usize).map(|text| &**text)
     }
 
     /// One fact about the exchange a kernel makes, as written.
     pub fn exchange(&self, event: &Event, which: usize) -> Option<&[u8]> {
-        let number = self.exchanges[event.arguments as usize][which];
+        let facts = self.exchanges.get(event.arguments as usize).filter(|_| event.category.on_gpu())?;
+        let number = facts[which];
         self.texts.get(number as usize).map(|text| &**text)
     }
 
