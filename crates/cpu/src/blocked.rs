@@ -1,283 +1,266 @@
-//! Large products: columns of B packed into panels, rows of A against them, tile by tile.
+//! Large products: columns of B packed into panels, strips of rows of A against them, tile by tile.
+//!
+//! Three ways, by what is small. Many columns: block after block of them is packed by all threads together, and
+//! threads take strips. Few columns: packed once for all of k, so that a strip runs along all of it. Few rows and
+//! columns that were packed before: rows are laid out once, and threads take columns.
 
 use crate::cache::Caches;
-use crate::gemm::Job;
+use crate::gemm::{Job, Tiles};
 use crate::matrix::Mat;
-use crate::micro::{Out, Rows, tile, tile_packed};
+use crate::micro::{Ahead, Out, write};
 use crate::pack::pack_columns;
 use crate::packed::PackedJob;
-use crate::pool::{Counter, Phase, Pool};
-use crate::scratch::Scratch;
-use crate::simd::{Element, Simd};
+use crate::pool::{Counter, Pool, Rounds};
+use crate::scratch::{Scratch, Space};
+use crate::simd::Element;
+use crate::strip::{against, height, lay, onto, room};
 use crate::target::Target;
 
-/// A pointer into scratch memory that several threads use, each its own part or after a phase.
-#[derive(Clone, Copy)]
-struct Space<T>(*mut T);
-// SAFETY: a plain address, as for `Target`.
-unsafe impl<T> Send for Space<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Space<T> {}
-
-impl<T> Space<T> {
-    /// From the element `at` on.
-    ///
-    /// # Safety
-    /// It lies inside the memory.
-    unsafe fn from(&self, at: usize) -> *mut T {
-        // SAFETY: by the contract.
-        unsafe { self.0.add(at) }
-    }
+/// Steps of k in a block at most: long, since every block reads and writes the sums anew, and a strip of A must
+/// stay in the first two caches while panels of B go by.
+const fn most_steps<T>() -> usize {
+    4096 / size_of::<T>()
 }
 
-/// How a product is cut.
-#[derive(Debug, Clone, Copy)]
-struct Blocks {
-    /// Steps of k in a block; the packed part of B must stay in the second-level cache beside the rest.
-    kc: usize,
-    /// Columns that are packed at a time, a multiple of a tile's.
-    nb: usize,
-    /// Rows that a thread takes at a time.
-    mb: usize,
-}
-
-/// Steps of k whose rows of a tile stay in the first-level cache.
-const KC: usize = 512;
-
-/// Steps of a block of k: equal blocks, by k and the element type alone, since they decide the order of sums.
+/// Steps of a block of k: equal blocks, by k alone, since they decide the order of sums.
 pub fn steps<T>(k: usize) -> usize {
-    let most = KC * 4 / size_of::<T>();
-    k.div_ceil(k.div_ceil(most).max(1)).max(1)
+    k.div_ceil(k.div_ceil(most_steps::<T>()).max(1)).max(1)
 }
 
-impl Blocks {
-    fn of<T>((m, n, k): (usize, usize, usize), mr: usize, nr: usize, threads: usize) -> Blocks {
-        let bytes = size_of::<T>();
-        let kc = steps::<T>(k);
-        let room = (Caches::of_this_machine().l2 / 2 / bytes / kc).max(nr) / nr * nr;
-        let columns = n.next_multiple_of(nr);
-        // Equal parts, so that no thread is left with a sliver, and several for each.
-        let wanted = if threads > 1 { PARTS * threads } else { 1 };
-        let parts = columns.div_ceil(room.min(MOST_PANELS * nr)).max(wanted.min(columns.div_ceil(2 * nr)));
-        let nb = columns.div_ceil(parts).next_multiple_of(nr);
-        let mb = m.div_ceil(m.div_ceil(MOST_TILES * mr)).next_multiple_of(mr);
-        Blocks { kc, nb, mb }
-    }
+/// Bytes that packed columns may take of the second-level cache.
+fn share_of_cache() -> usize {
+    Caches::of_this_machine().l2 / 2
 }
 
-/// Parts for each thread: one that is slowed down hands over what it has not begun.
-const PARTS: usize = 4;
-/// Panels of columns and tiles of rows in a part.
-const MOST_PANELS: usize = 8;
-const MOST_TILES: usize = 16;
-
-/// Packs B by columns and streams or packs rows of A.
-pub fn blocked<S: Simd, const MR: usize, const NV: usize>(
-    job: Job<'_, S::T>,
-    pool: &Pool,
-    threads: usize,
-    scratch: &mut Scratch,
-) {
-    let (m, n, k) = (job.a.rows, job.b.cols, job.a.cols);
-    let nr = NV * S::LANES;
-    let blocks = Blocks::of::<S::T>((m, n, k), MR, nr, threads);
-    // Where all columns fit, they are packed once for all rows.
-    if n <= MOST_PANELS * nr && k * n.next_multiple_of(nr) * size_of::<S::T>() <= Caches::of_this_machine().l2 {
-        shared_columns::<S, MR, NV>(job, blocks, pool, threads, scratch);
+/// Packs B by columns and lays strips of A against them.
+pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    let (n, k) = job.b.transposed().extents();
+    let bytes = k * n.next_multiple_of(S::PANEL) * size_of::<S::T>();
+    if bytes <= share_of_cache() && (n <= MOST_PANELS * S::PANEL && k > most_steps::<S::T>() || job.c.col != 1) {
+        few_columns::<S>(job, pool, threads, scratch);
     } else {
-        own_columns::<S, MR, NV>(job, blocks, pool, threads, scratch);
+        let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
+        by_blocks::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }
 
-/// Columns that somebody packed before: threads take blocks of them, and nothing is packed.
-pub fn packed_columns<S: Simd, const MR: usize, const NV: usize>(
-    job: PackedJob<'_, S::T>,
-    pool: &Pool,
-    threads: usize,
-    scratch: &mut Scratch,
-) {
-    let (n, (m, k), b) = (job.c.extents().1, job.a.extents(), job.b);
-    let blocks = Blocks { kc: job.b.steps(), ..Blocks::of::<S::T>((m, n, k), MR, NV * S::LANES, threads) };
-    let panels = |part: Part, _: *mut S::T| b.block(part.k0, part.j0);
-    by_columns::<S, MR, NV>((job.a, n, job.target()), (blocks, 0), (pool, threads), scratch, &panels);
+/// Panels up to which all of k is packed at once.
+const MOST_PANELS: usize = 4;
+
+/// Columns that somebody packed before.
+pub fn packed_columns<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    let (n, (m, k), kc) = (job.c.extents().1, job.a.extents(), job.b.steps());
+    let all = m.next_multiple_of(height(m, S::HEIGHT)) * k * size_of::<S::T>();
+    if m <= MOST_ROWS && all <= share_of_cache() {
+        few_rows::<S>(job, pool, threads, scratch);
+    } else {
+        let source = Source::Packed(job.b);
+        by_blocks::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
+    }
 }
 
-/// Many columns: each thread packs a block of them for itself and runs all rows against it.
-fn own_columns<S: Simd, const MR: usize, const NV: usize>(
-    job: Job<'_, S::T>,
-    blocks: Blocks,
-    pool: &Pool,
-    threads: usize,
-    scratch: &mut Scratch,
-) {
-    let (n, b) = (job.b.cols, job.b);
-    let panels = |Part { k0, kc, j0, nb }: Part, to: *mut S::T| {
-        // SAFETY: the block is inside B, and `to` has room for kc · nb elements.
-        unsafe { pack_columns(&b, (k0, kc), (j0, nb), NV * S::LANES, to) };
-        to.cast_const()
-    };
-    let room = blocks.kc * blocks.nb;
-    by_columns::<S, MR, NV>((job.a, n, job.target()), (blocks, room), (pool, threads), scratch, &panels);
+/// Rows up to which they are laid out once and columns are streamed past them.
+const MOST_ROWS: usize = 96;
+
+/// Where packed columns come from.
+enum Source<'a, T> {
+    Plain(Mat<'a, T>),
+    Packed(&'a crate::packed::Packed<T>),
 }
 
-/// Steps k0.. (kc of them) of columns j0.. (nb of them).
-#[derive(Clone, Copy)]
-struct Part {
-    k0: usize,
-    kc: usize,
-    j0: usize,
-    nb: usize,
-}
-
-/// All rows of A against blocks of columns, which threads take in turn. `panels` gives the packed columns of a
-/// part; it may write them to the `room` elements that it is handed.
-fn by_columns<S: Simd, const MR: usize, const NV: usize>(
-    (a, n, target): (Mat<'_, S::T>, usize, Target<S::T>),
-    (blocks, room): (Blocks, usize),
+/// Block after block of steps and columns. Threads pack a block of columns together while the last strips of the
+/// block before are still at work, then take strips; a strip is laid out for the first block of columns and kept for
+/// the others.
+fn by_blocks<S: Tiles>(
+    a: Mat<'_, S::T>,
+    source: &Source<'_, S::T>,
+    (target, n, kc): (Target<S::T>, usize, usize),
     (pool, threads): (&Pool, usize),
     scratch: &mut Scratch,
-    panels: &(impl Fn(Part, *mut S::T) -> *const S::T + Sync),
 ) {
     let (m, k) = a.extents();
-    let per_thread = (room + blocks.kc * MR).next_multiple_of(1024);
-    scratch.reserve(threads * per_thread * size_of::<S::T>());
-    let space = Space(scratch.as_mut_ptr().cast::<S::T>());
-    let counter = Counter::new(n.div_ceil(blocks.nb));
+    let most = (share_of_cache() / size_of::<S::T>() / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
+    // Equal blocks of whole panels.
+    let panels = n.div_ceil(S::PANEL);
+    let per_block = panels.div_ceil(panels.div_ceil(most));
+    let nb = per_block * S::PANEL;
+    let (blocks_n, blocks_k) = (n.div_ceil(nb), k.div_ceil(kc));
+    let mr = height(m, S::HEIGHT);
+    let strips = m.div_ceil(mr);
+    // Rows that lie side by side share their lines: several strips are laid out at once.
+    let group = if a.col == 1 { 1 } else { GROUP.min(strips) };
+    let groups = strips.div_ceil(group);
+    let each = group * room(mr, kc);
+    let buffer = if matches!(source, Source::Plain(_)) { (kc * nb).next_multiple_of(1024) } else { 0 };
+    let buffers = if blocks_n * blocks_k > 1 { 2 } else { 1 };
+    let kept = blocks_n > 1;
+    scratch.reserve((buffers * buffer + each * if kept { groups } else { threads }) * size_of::<S::T>());
+    let space = Space::<S::T>::of(scratch);
+    let (packing, working) = (Rounds::new(per_block, threads), Rounds::new(groups, threads));
     pool.run(threads, &|thread| {
-        // SAFETY: `thread` < `threads`, so the part is inside and this thread's own.
-        let own = unsafe { space.from(thread * per_thread) };
-        while let Some(block) = counter.claim() {
-            let j0 = block * blocks.nb;
-            let nb = blocks.nb.min(n - j0);
-            for k0 in (0..k).step_by(blocks.kc) {
-                let kc = blocks.kc.min(k - k0);
-                // SAFETY: 1 whoever calls has asked for the instruction set. 2 the part is inside B; `room` elements and
-                // then kc · MR are the thread's own. 3 columns j0.. of C are this thread's alone, having been claimed.
-                unsafe {
-                    S::vectorize(|| {
-                        let packed = panels(Part { k0, kc, j0, nb }, own);
-                        rows_against::<S, MR, NV>(&a, (0, m), (k0, kc), packed, nb, own.add(room), |i, j| {
-                            target.part(i, j0 + j, k0)
-                        });
-                    });
+        for turn in 0..blocks_n * blocks_k {
+            let (k0, j0) = (turn / blocks_n * kc, turn % blocks_n * nb);
+            let (cols, steps) = (nb.min(n - j0), kc.min(k - k0));
+            // SAFETY: inside; a buffer's last user was two turns before, over when `working` was waited for.
+            let to = unsafe { space.from(turn % buffers * buffer) };
+            let packed = match source {
+                Source::Packed(packed) => packed.block(k0, j0),
+                Source::Plain(b) => {
+                    while let Some(panel) = packing.claim(thread, turn) {
+                        let j = panel * S::PANEL;
+                        if j < cols {
+                            // SAFETY: 1 whoever calls has asked for the instruction set. 2 the panel is inside B, and its
+                            // place in the buffer this thread's alone.
+                            unsafe {
+                                let (width, to) = (S::PANEL.min(cols - j), to.add(j * steps));
+                                S::vectorize(|| pack_columns::<S>(b, (k0, steps), (j0 + j, width), S::PANEL, to));
+                            }
+                        }
+                        packing.finish();
+                    }
+                    packing.wait(turn + 1);
+                    to.cast_const()
                 }
+            };
+            // The same rows of C are added to in the order of k.
+            working.wait(turn);
+            while let Some(this) = working.claim(thread, turn) {
+                let (first, end) = (this * group * mr, m.min((this + 1) * group * mr));
+                // SAFETY: 1 as above. 2 rows and steps are inside A; the place is this group's, or this thread's, whose
+                // number is below `threads`; all panels are packed. 3 rows first.. of C are this thread's until it has
+                // finished.
+                unsafe {
+                    let strips = space.from(buffers * buffer + each * if kept { this } else { thread });
+                    if j0 == 0 {
+                        lay::<S>(&a, (first, end, mr), (k0, steps), strips);
+                    }
+                    for i in (first..end).step_by(mr) {
+                        let (strip, rows) = (strips.add((i - first) / mr * room(mr, steps)), mr.min(end - i));
+                        let next = |j: usize| match j0 {
+                            0 => ahead_of::<S>(&a, (i + mr, m), k0, cols, j),
+                            _ => Ahead::bytes(strip.add(room(mr, steps)), room(mr, steps), (cols, S::PANEL), j),
+                        };
+                        against::<S>((strip, rows), steps, (packed, cols), next, |j| target.part(i, j0 + j, k0));
+                    }
+                }
+                working.finish();
             }
         }
     });
 }
 
-/// Few columns: they are packed once for all, and threads take rows. Where columns of C are not
-/// neighbours the block is computed aside and turned at the end.
-fn shared_columns<S: Simd, const MR: usize, const NV: usize>(
-    job: Job<'_, S::T>,
-    blocks: Blocks,
-    pool: &Pool,
-    threads: usize,
-    scratch: &mut Scratch,
-) {
+/// Strips that are laid out at once where their rows lie side by side.
+const GROUP: usize = 8;
+/// Columns of a block at most.
+const MOST_COLUMNS: usize = 512;
+
+/// What the panel at column j asks for: its share of the strip that comes next, from row `from` on, below `to`.
+fn ahead_of<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), k0: usize, cols: usize, j: usize) -> Ahead {
+    // Rows that lie side by side would fall upon one another in the cache.
+    let rows = if a.col == 1 { to.saturating_sub(from).min(S::HEIGHT) } else { 0 };
+    let (panel, panels) = (j / S::PANEL, cols.div_ceil(S::PANEL));
+    let (first, last) = (panel * rows / panels, (panel + 1) * rows / panels);
+    Ahead::rows(a.at(from + first, k0), a.row, last - first)
+}
+
+/// Few columns: they are packed once for all of k, and a strip runs along all of it. Where columns of C are not
+/// neighbours the strip's result is computed aside and turned at the end.
+fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (m, n, k) = (job.a.rows, job.b.cols, job.a.cols);
-    let nr = NV * S::LANES;
-    let width = n.next_multiple_of(nr);
-    let aside = if job.c.col == 1 { 0 } else { blocks.mb * width };
-    let per_thread = (blocks.kc * MR + aside).next_multiple_of(1024);
+    let (kc, width) = (steps::<S::T>(k), n.next_multiple_of(S::PANEL));
+    let mr = height(m, S::HEIGHT);
+    let aside = if job.c.col == 1 { 0 } else { mr * width };
     let columns = (k * width).next_multiple_of(1024);
-    scratch.reserve((columns + threads * per_thread) * size_of::<S::T>());
-    let (space, target) = (Space(scratch.as_mut_ptr().cast::<S::T>()), job.target());
+    let own = (room(mr, kc) + aside).next_multiple_of(1024);
+    scratch.reserve((columns + threads * own) * size_of::<S::T>());
+    let (space, target) = (Space::<S::T>::of(scratch), job.target());
     let (a, b) = (job.a, job.b);
-    let packing = Phase::new(k.div_ceil(blocks.kc));
-    let counter = Counter::new(m.div_ceil(blocks.mb));
+    let packing = Rounds::new(k.div_ceil(kc) * (width / S::PANEL), threads);
+    let counter = Counter::new(m.div_ceil(mr));
     pool.run(threads, &|thread| {
-        packing.run(|block| {
-            let k0 = block * blocks.kc;
-            let kc = blocks.kc.min(k - k0);
-            // SAFETY: the block is inside B; its place in the memory is its own.
-            unsafe { S::vectorize(|| pack_columns(&b, (k0, kc), (0, n), nr, space.from(k0 * width))) };
-        });
+        while let Some(piece) = packing.claim(thread, 0) {
+            let (k0, j) = (piece / (width / S::PANEL) * kc, piece % (width / S::PANEL) * S::PANEL);
+            let kc = kc.min(k - k0);
+            // SAFETY: 1 whoever calls has asked for the instruction set. 2 the panel is inside B, its place this thread's.
+            unsafe {
+                let to = space.from(k0 * width + j * kc);
+                S::vectorize(|| pack_columns::<S>(&b, (k0, kc), (j, S::PANEL.min(n - j)), S::PANEL, to));
+            }
+            packing.finish();
+        }
+        packing.wait(1);
         // SAFETY: `thread` < `threads`, so the part is inside and this thread's own.
-        let rows = unsafe { space.from(columns + thread * per_thread) };
+        let strip = unsafe { space.from(columns + thread * own) };
+        // SAFETY: as above; strips have room before it.
+        let sums = unsafe { strip.add(room(mr, kc)) };
         while let Some(block) = counter.claim() {
-            let i0 = block * blocks.mb;
-            let mb = blocks.mb.min(m - i0);
-            for k0 in (0..k).step_by(blocks.kc) {
-                let kc = blocks.kc.min(k - k0);
-                // SAFETY: 1 `gemm_with` has asked for the instruction set. 2 `packing` is over, so the columns are
-                // there. 3 rows i0.. of C, and the memory aside, are this thread's alone.
+            let i = block * mr;
+            let rows = mr.min(m - i);
+            for k0 in (0..k).step_by(kc) {
+                let kc = kc.min(k - k0);
+                // SAFETY: 1 as above. 2 all columns are packed. 3 rows i.. of C, and the memory aside, are this thread's.
                 unsafe {
-                    let packed = space.from(k0 * width);
-                    let turned = rows.add(blocks.kc * MR);
-                    S::vectorize(|| {
-                        rows_against::<S, MR, NV>(&a, (i0, mb), (k0, kc), packed, n, rows, |i, j| match aside {
-                            0 => target.part(i, j, k0),
-                            _ => {
-                                let beta = if k0 == 0 { S::T::ZERO } else { S::T::ONE };
-                                let ptr = turned.add((i - i0) * width + j);
-                                Out { ptr, row: width as isize, col: 1, alpha: S::T::ONE, beta }
-                            }
-                        });
+                    lay::<S>(&a, (i, i + rows, mr), (k0, kc), strip);
+                    // The same rows further on, or the next ones from their beginning.
+                    let next = |j: usize| match k0 + kc < k {
+                        true => ahead_of::<S>(&a, (i, m), k0 + kc, n, j),
+                        false => ahead_of::<S>(&a, (i + mr, m), 0, n, j),
+                    };
+                    against::<S>((strip, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
+                        0 => target.part(i, j, k0),
+                        _ => {
+                            let (row, alpha, beta) = (width as isize, S::T::ONE, onto(k0 == 0));
+                            Out { ptr: sums.add(j), row, col: 1, alpha, beta }
+                        }
                     });
                 }
             }
             if aside > 0 {
-                // SAFETY: the block was computed by this thread, and its rows of C are its own.
-                unsafe { write_turned(rows.add(blocks.kc * MR), width, (mb, n), target.part(i0, 0, 0)) };
+                // SAFETY: the strip was computed by this thread, and its rows of C are its own.
+                unsafe { write::<S>(sums, width, (rows, n), target.part(i, 0, 0)) };
             }
         }
     });
 }
 
-/// Rows i0.. (count of them) of A against packed columns.
-///
-/// # Safety
-/// 1. `S` is available and this is inlined into code compiled for it.
-/// 2. Rows and steps are inside A; `packed` holds kc steps of `nb` columns; `rows` has kc · MR elements.
-/// 3. What `out` gives for a row and a column is the thread's own, as [`tile`] asks.
-#[inline(always)]
-unsafe fn rows_against<S: Simd, const MR: usize, const NV: usize>(
-    a: &Mat<'_, S::T>,
-    (i0, count): (usize, usize),
-    (k0, kc): (usize, usize),
-    packed: *const S::T,
-    nb: usize,
-    rows: *mut S::T,
-    out: impl Fn(usize, usize) -> Out<S::T>,
-) {
-    let nr = NV * S::LANES;
-    let mut i = i0;
-    while i < i0 + count {
-        let mr = MR.min(i0 + count - i);
-        // SAFETY: as above; the next rows are only asked for.
-        unsafe {
-            if a.col == 1 {
-                let panels = nb.div_ceil(nr);
-                for panel in 0..panels {
-                    // Each panel asks for its share of the rows that come next.
-                    let ahead = i + MR + panel * MR / panels;
-                    let left = Rows { ptr: a.at(i, k0), row: a.row, count: mr, next: a.at(ahead, k0) };
-                    let j = panel * nr;
-                    tile::<S, MR, NV>(kc, left, packed.add(j * kc), nr.min(nb - j), out(i, j));
-                }
-            } else {
-                let turned = a.transposed();
-                pack_columns(&turned, (k0, kc), (i, mr), MR, rows);
-                for j in (0..nb).step_by(nr) {
-                    tile_packed::<S, MR, NV>(kc, rows, mr, packed.add(j * kc), nr.min(nb - j), out(i, j));
+/// Few rows: they are laid out once, strip by strip for each block of k, and threads stream packed columns past them.
+fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    let (n, (m, k), b, kc) = (job.c.extents().1, job.a.extents(), job.b, job.b.steps());
+    let mr = height(m, S::HEIGHT);
+    let (strips, blocks) = (m.div_ceil(mr), k.div_ceil(kc));
+    let each = room(mr, kc).next_multiple_of(16);
+    scratch.reserve(strips * blocks * each * size_of::<S::T>());
+    let (space, target, a) = (Space::<S::T>::of(scratch), job.target(), job.a);
+    let laying = Rounds::new(strips * blocks, threads);
+    let counter = Counter::new(n.div_ceil(S::PANEL));
+    let place = |block: usize, strip: usize| (block * strips + strip) * each;
+    let part = |strip: usize| (strip * mr, mr.min(m - strip * mr));
+    pool.run(threads, &|thread| {
+        while let Some(piece) = laying.claim(thread, 0) {
+            let (block, strip) = (piece / strips, piece % strips);
+            let k0 = block * kc;
+            let (i, rows) = part(strip);
+            // SAFETY: 1 whoever calls has asked for the instruction set. 2 inside A; the place is this piece's alone.
+            unsafe { lay::<S>(&a, (i, i + rows, mr), (k0, kc.min(k - k0)), space.from(place(block, strip))) };
+            laying.finish();
+        }
+        laying.wait(1);
+        while let Some(panel) = counter.claim() {
+            let j = panel * S::PANEL;
+            let cols = S::PANEL.min(n - j);
+            for block in 0..blocks {
+                let k0 = block * kc;
+                let kc = kc.min(k - k0);
+                for strip in 0..strips {
+                    let (i, rows) = part(strip);
+                    // SAFETY: 1 as above. 2 laid out before, by whomever. 3 columns j.. of C are this thread's.
+                    unsafe {
+                        let (laid, columns) = (space.from(place(block, strip)), b.block(k0, j));
+                        let nothing = |_| Ahead::nothing(laid);
+                        against::<S>((laid, rows), kc, (columns, cols), nothing, |_| target.part(i, j, k0));
+                    }
                 }
             }
         }
-        i += MR;
-    }
-}
-
-/// Writes a block that lies by rows of `width` to where columns are the far ones.
-///
-/// # Safety
-/// `from` holds extents.0 rows; `out` may be written for all of them, as [`tile`] asks.
-unsafe fn write_turned<T: Element>(from: *const T, width: usize, (rows, cols): (usize, usize), out: Out<T>) {
-    for j in 0..cols {
-        let to = out.ptr.wrapping_offset(j as isize * out.col);
-        for i in 0..rows {
-            // SAFETY: i < rows and j < cols.
-            unsafe { out.put(to.offset(i as isize * out.row), *from.add(i * width + j)) };
-        }
-    }
+    });
 }

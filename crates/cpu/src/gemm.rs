@@ -6,11 +6,13 @@
 use crate::blocked::{blocked, packed_columns};
 use crate::dot;
 use crate::matrix::{Mat, MatMut};
-use crate::micro::Out;
+use crate::micro::{Out, TileFn, tile};
 use crate::packed::PackedJob;
 use crate::pool::Pool;
 use crate::scratch::Scratch;
+use crate::simd::portable::Portable;
 use crate::simd::{Element, Simd};
+use crate::split::{parts, split};
 use crate::target::Target;
 use crate::wide;
 
@@ -48,43 +50,25 @@ impl<T: Element> Job<'_, T> {
     }
 }
 
-/// Tile shapes of an instruction set: rows broadcast by vectors side by side.
+/// Tiles of an instruction set: rows broadcast by vectors side by side.
 pub trait Tiles: Simd {
-    /// Runs the job with the tile shape that suits `n` columns.
-    fn blocked(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch);
-    /// Runs few rows of A against columns of B that are contiguous along k.
-    fn few_rows(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch);
-    /// Runs few rows of A against rows of B that are contiguous.
-    fn few_rows_wide(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch);
-    /// Columns of a panel of prepacked weights.
+    /// Rows of the highest tile.
+    const HEIGHT: usize;
+    /// Columns of a panel.
     const PANEL: usize;
-    /// Runs the job with prepacked weights.
-    fn packed(job: PackedJob<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch);
+    /// The tile of so many rows, 1 to `HEIGHT`, as wide as a panel or one vector.
+    fn tile(rows: usize, wide: bool) -> TileFn<Self::T>;
 }
 
 macro_rules! tiles {
-    ($simd:ty, $(($most:expr, $mr:literal, $nv:literal)),+; $rest_mr:literal, $rest_nv:literal) => {
+    ($simd:ty, $most:literal rows, panels of $panel:expr, $wide:expr, $narrow:expr) => {
         impl Tiles for $simd {
-            fn blocked(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-                let n = job.c.extents().1;
-                $(if n <= $most {
-                    return blocked::<$simd, $mr, $nv>(job, pool, threads, scratch);
-                })+
-                blocked::<$simd, $rest_mr, $rest_nv>(job, pool, threads, scratch);
-            }
+            const HEIGHT: usize = $most;
+            const PANEL: usize = $panel;
 
-            fn few_rows(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-                dot::few_rows::<$simd>(job, pool, threads, scratch);
-            }
-
-            fn few_rows_wide(job: Job<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-                wide::few_rows_wide::<$simd>(job, pool, threads, scratch);
-            }
-
-            const PANEL: usize = $rest_nv * <$simd as Simd>::LANES;
-
-            fn packed(job: PackedJob<'_, Self::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-                packed_columns::<$simd, $rest_mr, $rest_nv>(job, pool, threads, scratch);
+            fn tile(rows: usize, wide: bool) -> TileFn<Self::T> {
+                let all: [TileFn<Self::T>; $most / 2] = if wide { $wide } else { $narrow };
+                all[(rows - 1) / 2]
             }
         }
     };
@@ -93,14 +77,46 @@ macro_rules! tiles {
 #[cfg(target_arch = "x86_64")]
 mod tiles_x86 {
     use super::*;
-    use crate::simd::{avx2, avx512};
-    tiles!(avx512::F32x16, (16, 16, 1), (32, 12, 2), (48, 8, 3), (64, 6, 4); 8, 3);
-    tiles!(avx512::F64x8, (8, 16, 1), (16, 12, 2), (24, 8, 3), (32, 6, 4); 8, 3);
-    tiles!(avx2::F32x8, (8, 8, 1), (16, 6, 2); 4, 3);
-    tiles!(avx2::F64x4, (4, 8, 1), (8, 6, 2); 4, 3);
+    use crate::simd::avx2::{F32x8, F64x4};
+    use crate::simd::avx512::{F32x16, F64x8};
+    use crate::simd::avx512_tiles::{narrow_f32, narrow_f64, wide_f32, wide_f64};
+
+    macro_rules! heights {
+        ($module:ident) => {
+            [
+                $module::rows2,
+                $module::rows4,
+                $module::rows6,
+                $module::rows8,
+                $module::rows10,
+                $module::rows12,
+                $module::rows14,
+            ]
+        };
+    }
+    tiles!(F32x16, 14 rows, panels of 32, heights!(wide_f32), heights!(narrow_f32));
+    tiles!(F64x8, 14 rows, panels of 16, heights!(wide_f64), heights!(narrow_f64));
+    tiles!(
+        F32x8, 6 rows, panels of 16,
+        [tile::<F32x8, 2, 2, 16>, tile::<F32x8, 4, 2, 16>, tile::<F32x8, 6, 2, 16>],
+        [tile::<F32x8, 2, 1, 16>, tile::<F32x8, 4, 1, 16>, tile::<F32x8, 6, 1, 16>]
+    );
+    tiles!(
+        F64x4, 6 rows, panels of 8,
+        [tile::<F64x4, 2, 2, 8>, tile::<F64x4, 4, 2, 8>, tile::<F64x4, 6, 2, 8>],
+        [tile::<F64x4, 2, 1, 8>, tile::<F64x4, 4, 1, 8>, tile::<F64x4, 6, 1, 8>]
+    );
 }
-tiles!(crate::simd::portable::Portable<f32>, (8, 4, 1); 4, 1);
-tiles!(crate::simd::portable::Portable<f64>, (8, 4, 1); 4, 1);
+tiles!(
+    Portable<f32>, 4 rows, panels of 8,
+    [tile::<Portable<f32>, 2, 1, 8>, tile::<Portable<f32>, 4, 1, 8>],
+    [tile::<Portable<f32>, 2, 1, 8>, tile::<Portable<f32>, 4, 1, 8>]
+);
+tiles!(
+    Portable<f64>, 4 rows, panels of 8,
+    [tile::<Portable<f64>, 2, 1, 8>, tile::<Portable<f64>, 4, 1, 8>],
+    [tile::<Portable<f64>, 2, 1, 8>, tile::<Portable<f64>, 4, 1, 8>]
+);
 
 /// Multiplies on all threads of the program's pool, with memory of its own.
 pub fn gemm<S: Tiles>(job: Job<'_, S::T>) {
@@ -131,25 +147,34 @@ pub fn gemm_with<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scra
         return scale(&job.target(), (m, n));
     }
     let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
+    match parts::<S>((m, n, k)) {
+        1 => whole::<S>(job, pool, threads, scratch),
+        parts => split::<S>(job, parts, pool, threads, scratch),
+    }
+}
+
+/// Multiplies without cutting sums, by the way that suits the extents, none of which is 0.
+pub(crate) fn whole<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    let (m, n) = job.c.extents();
     let contiguous = |mat: &Mat<'_, S::T>| mat.col == 1 || mat.cols <= 1;
     // Few rows on either side, the other operand contiguous along k.
     if m <= FEW_ROWS && contiguous(&job.b.transposed()) {
-        return S::few_rows(job, pool, threads, scratch);
+        return dot::few_rows::<S>(job, pool, threads, scratch);
     }
     if n <= FEW_ROWS && contiguous(&job.a) {
-        return S::few_rows(job.transposed(), pool, threads, scratch);
+        return dot::few_rows::<S>(job.transposed(), pool, threads, scratch);
     }
     if m <= FEW_ROWS && contiguous(&job.b) {
-        return S::few_rows_wide(job, pool, threads, scratch);
+        return wide::few_rows_wide::<S>(job, pool, threads, scratch);
     }
     if n <= FEW_ROWS && contiguous(&job.a.transposed()) {
-        return S::few_rows_wide(job.transposed(), pool, threads, scratch);
+        return wide::few_rows_wide::<S>(job.transposed(), pool, threads, scratch);
     }
     // Columns of a tile are vectors of C: its contiguous direction, unless few rows meet a wide operand
     // that is best read as it lies.
     let stream_b = m <= SOME_ROWS && n > 2 * m && contiguous(&job.b.transposed());
     let turned = if job.c.col == 1 { stream_b } else { job.c.row == 1 && !stream_b };
-    S::blocked(if turned { job.transposed() } else { job }, pool, threads, scratch);
+    blocked::<S>(if turned { job.transposed() } else { job }, pool, threads, scratch);
 }
 
 /// C = beta · C.
@@ -179,5 +204,5 @@ pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usi
     if a.1 == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), c);
     }
-    S::packed(job, pool, threads, scratch);
+    packed_columns::<S>(job, pool, threads, scratch);
 }

@@ -20,6 +20,8 @@ mod packed;
 mod pool;
 mod scratch;
 mod simd;
+mod split;
+mod strip;
 mod target;
 mod wide;
 

@@ -1,4 +1,4 @@
-//! The micro-kernel: one tile of C in registers, for any instruction set.
+//! The micro-kernel: one tile of sums in registers, and what becomes of them.
 
 use crate::simd::{Element, Simd};
 
@@ -25,153 +25,149 @@ impl<T: Element> Out<T> {
     }
 }
 
-/// The rows of A of a tile.
+/// Memory that will be wanted soon, asked for line by line meanwhile; it need not be readable.
+///
+/// Every four steps of k four lines `row` bytes apart are asked for, then it goes on by `jump` bytes, and every
+/// sixteen steps by `back` more.
 #[derive(Clone, Copy)]
-pub struct Rows<T> {
-    pub ptr: *const T,
-    /// Elements from one row to the next; from one k to the next there is one.
+pub struct Ahead {
+    pub ptr: *const u8,
     pub row: isize,
-    /// Rows that are there; others are not read.
-    pub count: usize,
-    /// Rows the next tile will want, asked for meanwhile.
-    pub next: *const T,
+    pub jump: isize,
+    pub back: isize,
 }
 
-/// C\[rows x cols\] = alpha · A · B + beta · C over `kc` steps, rows <= MR, cols <= NV · LANES.
-///
-/// Sums run over k ascending, one fused step each, in the element type.
+impl Ahead {
+    /// The same line over and over, which costs next to nothing.
+    pub fn nothing<T>(somewhere: *const T) -> Ahead {
+        Ahead { ptr: somewhere.cast(), row: 0, jump: 0, back: 0 }
+    }
+
+    /// The share of `count` contiguous elements that the panel at column j of `cols` asks for.
+    pub fn bytes<T>(ptr: *const T, count: usize, (cols, panel): (usize, usize), j: usize) -> Ahead {
+        let share = (count / cols.div_ceil(panel)).next_multiple_of(64 / size_of::<T>());
+        // Half a line every four steps: as much as a tile of sixteen rows or fewer has for two panels or more.
+        Ahead { ptr: ptr.wrapping_add(j / panel * share).cast(), row: 0, jump: 32, back: 0 }
+    }
+
+    /// Lines of `rows` rows, `row` elements apart, side by side.
+    pub fn rows<T>(ptr: *const T, row: isize, rows: usize) -> Ahead {
+        let row = row * size_of::<T>() as isize;
+        match rows {
+            0 => Ahead::nothing(ptr),
+            1 => Ahead { ptr: ptr.cast(), row: 0, jump: 0, back: 64 },
+            2..=4 => Ahead { ptr: ptr.cast(), row, jump: 0, back: 64 },
+            _ => Ahead { ptr: ptr.cast(), row, jump: 4 * row, back: 64 - 16 * row },
+        }
+    }
+}
+
+/// Where a tile's sums go as they are.
+#[derive(Clone, Copy)]
+pub struct Sums<T> {
+    pub ptr: *mut T,
+    /// Elements from one row to the next; columns are neighbours.
+    pub row: isize,
+    /// They begin with what is there, not with 0.
+    pub adds: bool,
+}
+
+/// Multiplies a strip of A by a panel of B: for each step of k the strip has its rows side by side, the panel
+/// its columns. Sums run over k ascending, one fused step each, in the element type.
 ///
 /// # Safety
-/// 1. `S::available()` has returned true, and this is inlined into code compiled for `S`.
-/// 2. `a.ptr + i·a.row + k` is readable for i < a.count, k < kc, and a.count >= 1.
-/// 3. `b` has kc · NV · LANES readable elements: for each k those of all columns, padded by anything.
-/// 4. `out.ptr + i·out.row + j·out.col` is writable for i < a.count, j < cols, by this thread alone,
-///    and overlaps neither operand; initialised where beta is not 0.
-#[inline(always)]
-pub unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
+/// The machine has its instructions; `kc` steps of the strip, as high as the tile, and of the panel are readable,
+/// and the sums are writable as far as the tile goes, by this thread alone, initialised where it adds, and apart from
+/// both operands.
+pub type TileFn<T> = unsafe fn(kc: usize, strip: *const T, panel: *const T, ahead: &Ahead, sums: Sums<T>);
+
+/// The tile for any instruction set: MR rows by NV vectors of panels `WIDTH` columns wide.
+///
+/// # Safety
+/// As for [`TileFn`].
+pub unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const WIDTH: usize>(
     kc: usize,
-    a: Rows<S::T>,
-    b: *const S::T,
-    cols: usize,
-    out: Out<S::T>,
+    strip: *const S::T,
+    panel: *const S::T,
+    _: &Ahead,
+    to: Sums<S::T>,
 ) {
-    // SAFETY: by the contract; rows that are not there are read as the last that is.
+    // SAFETY: by the contract, and `vectorize` compiles for S.
     unsafe {
-        let rows: [*const S::T; MR] =
-            std::array::from_fn(|i| a.ptr.wrapping_offset(i.min(a.count - 1) as isize * a.row));
-        let mut sums = [[S::splat(S::T::ZERO); NV]; MR];
-        let mut b = b;
-        let line = 64 / size_of::<S::T>();
-        let mut k = 0;
-        while k < kc {
-            let end = (k + line).min(kc);
-            S::prefetch(a.next.wrapping_add(k));
-            while k < end {
+        S::vectorize(|| {
+            let at = |i: usize, v: usize| to.ptr.offset(i as isize * to.row).add(v * S::LANES);
+            let mut sums = [[S::splat(S::T::ZERO); NV]; MR];
+            if to.adds {
+                for i in 0..MR {
+                    for v in 0..NV {
+                        sums[i][v] = S::load(at(i, v));
+                    }
+                }
+            }
+            let (mut a, mut b) = (strip, panel);
+            for _ in 0..kc {
                 let right: [S::V; NV] = std::array::from_fn(|v| S::load(b.add(v * S::LANES)));
                 for i in 0..MR {
-                    let left = S::splat(*rows[i].add(k));
+                    let left = S::splat(*a.add(i));
                     for v in 0..NV {
                         sums[i][v] = S::fma(left, right[v], sums[i][v]);
                     }
                 }
-                b = b.add(NV * S::LANES);
-                k += 1;
+                (a, b) = (a.add(MR), b.add(WIDTH));
             }
-        }
-        store::<S, MR, NV>(&sums, a.count, cols, out);
-    }
-}
-
-/// The same with A packed: for each k the MR elements of all rows, padded by anything.
-///
-/// # Safety
-/// As for [`tile`], but for 2: `a` has kc · MR readable elements, `count` of each MR are rows.
-#[inline(always)]
-pub unsafe fn tile_packed<S: Simd, const MR: usize, const NV: usize>(
-    kc: usize,
-    a: *const S::T,
-    count: usize,
-    b: *const S::T,
-    cols: usize,
-    out: Out<S::T>,
-) {
-    // SAFETY: by the contract.
-    unsafe {
-        let mut sums = [[S::splat(S::T::ZERO); NV]; MR];
-        let (mut a, mut b) = (a, b);
-        for _ in 0..kc {
-            let right: [S::V; NV] = std::array::from_fn(|v| S::load(b.add(v * S::LANES)));
             for i in 0..MR {
-                let left = S::splat(*a.add(i));
                 for v in 0..NV {
-                    sums[i][v] = S::fma(left, right[v], sums[i][v]);
+                    S::store(at(i, v), sums[i][v]);
                 }
             }
-            (a, b) = (a.add(MR), b.add(NV * S::LANES));
-        }
-        store::<S, MR, NV>(&sums, count, cols, out);
+        });
     }
 }
 
-/// # Safety
-/// As point 4 of [`tile`].
-#[inline(always)]
-unsafe fn store<S: Simd, const MR: usize, const NV: usize>(
-    sums: &[[S::V; NV]; MR],
-    rows: usize,
-    cols: usize,
-    out: Out<S::T>,
-) {
-    // SAFETY: only elements of rows and columns that are there are touched.
-    unsafe {
-        if out.col != 1 {
-            // A copy: the address of the sums themselves would keep them out of registers.
-            let copy = *sums;
-            return scatter::<S, MR, NV>(&copy, rows, cols, out);
-        }
-        let (alpha, beta) = (S::splat(out.alpha), S::splat(out.beta));
-        let reads = out.beta != S::T::ZERO;
-        for i in 0..MR {
-            if i >= rows {
-                break;
-            }
-            let to = out.ptr.offset(i as isize * out.row);
-            for v in 0..NV {
-                let at = to.add(v * S::LANES);
-                let value = S::mul(alpha, sums[i][v]);
-                if cols >= (v + 1) * S::LANES {
-                    let value = if reads { S::fma(beta, S::load(at), value) } else { value };
-                    S::store(at, value);
-                } else if cols > v * S::LANES {
-                    let count = cols - v * S::LANES;
-                    let value = if reads { S::fma(beta, S::load_part(at, count), value) } else { value };
-                    S::store_part(at, value, count);
-                }
-            }
-        }
-    }
-}
-
-/// Columns that are not neighbours, one element at a time.
+/// Rows of sums, `width` apart, brought to where they go.
 ///
 /// # Safety
-/// As point 4 of [`tile`].
-#[inline(never)]
-unsafe fn scatter<S: Simd, const MR: usize, const NV: usize>(
-    sums: &[[S::V; NV]; MR],
-    rows: usize,
-    cols: usize,
-    out: Out<S::T>,
-) {
-    let lanes = |i: usize, j: usize| {
-        // SAFETY: a vector is LANES elements without padding; j / LANES < NV since j < cols.
-        unsafe { *(&raw const sums[i][j / S::LANES]).cast::<S::T>().add(j % S::LANES) }
-    };
+/// `S` is available; `sums` has `rows` rows of `cols` elements; `out.ptr + i·out.row + j·out.col` is writable for all
+/// of them, by this thread alone, initialised where beta is not 0, and apart from the sums.
+pub unsafe fn write<S: Simd>(sums: *const S::T, width: usize, (rows, cols): (usize, usize), out: Out<S::T>) {
+    if out.col != 1 {
+        // SAFETY: by the contract.
+        return unsafe { write_turned(sums, width, (rows, cols), out) };
+    }
+    // SAFETY: by the contract; whole vectors as far as there are columns for them, then a part of one.
+    unsafe {
+        S::vectorize(|| {
+            let (alpha, beta) = (S::splat(out.alpha), S::splat(out.beta));
+            let reads = out.beta != S::T::ZERO;
+            for i in 0..rows {
+                let (from, to) = (sums.add(i * width), out.ptr.offset(i as isize * out.row));
+                let mut j = 0;
+                while j + S::LANES <= cols {
+                    let value = S::mul(alpha, S::load(from.add(j)));
+                    let value = if reads { S::fma(beta, S::load(to.add(j)), value) } else { value };
+                    S::store(to.add(j), value);
+                    j += S::LANES;
+                }
+                if j < cols {
+                    let value = S::mul(alpha, S::load_part(from.add(j), cols - j));
+                    let value = if reads { S::fma(beta, S::load_part(to.add(j), cols - j), value) } else { value };
+                    S::store_part(to.add(j), value, cols - j);
+                }
+            }
+        });
+    }
+}
+
+/// The same to where columns are the far ones.
+///
+/// # Safety
+/// As for [`write`].
+unsafe fn write_turned<T: Element>(sums: *const T, width: usize, (rows, cols): (usize, usize), out: Out<T>) {
     for j in 0..cols {
+        let to = out.ptr.wrapping_offset(j as isize * out.col);
         for i in 0..rows {
-            let to = out.ptr.wrapping_offset(i as isize * out.row).wrapping_offset(j as isize * out.col);
             // SAFETY: i < rows and j < cols.
-            unsafe { out.put(to, lanes(i, j)) };
+            unsafe { out.put(to.wrapping_offset(i as isize * out.row), *sums.add(i * width + j)) };
         }
     }
 }

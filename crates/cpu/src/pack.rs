@@ -1,21 +1,22 @@
 //! A block of an operand laid out as the micro-kernel reads it.
 
 use crate::matrix::Mat;
-use crate::simd::Element;
+use crate::simd::{Element, Simd};
 
 /// Columns of B side by side for each k, `width` to a panel, panel after panel; what is missing of the
 /// last panel is 0. Rows k0.. of B (kc of them), columns j0.. (nc of them).
 ///
 /// # Safety
+/// 0. `S` is available and this is inlined into code compiled for it.
 /// 1. k0 + kc <= b.rows, j0 + nc <= b.cols.
 /// 2. `to` has kc · nc.next_multiple_of(width) writable elements.
 #[inline(always)]
-pub unsafe fn pack_columns<T: Element>(
-    b: &Mat<'_, T>,
+pub unsafe fn pack_columns<S: Simd>(
+    b: &Mat<'_, S::T>,
     (k0, kc): (usize, usize),
     (j0, nc): (usize, usize),
     width: usize,
-    to: *mut T,
+    to: *mut S::T,
 ) {
     for panel in (0..nc).step_by(width) {
         let cols = width.min(nc - panel);
@@ -25,9 +26,9 @@ pub unsafe fn pack_columns<T: Element>(
         // SAFETY: by 1 the panel lies in B; by 2 there is room for kc · width.
         unsafe {
             if b.col == 1 {
-                copy_rows(from, b.row, kc, cols, width, to);
+                copy_rows::<S>(from, b.row, kc, cols, width, to);
             } else if b.row == 1 {
-                turn(from, b.col, kc, cols, width, to);
+                turn::<S>(from, b.col, kc, cols, width, to);
             } else {
                 gather(from, (b.row, b.col), kc, cols, width, to);
             }
@@ -40,65 +41,41 @@ pub unsafe fn pack_columns<T: Element>(
 /// # Safety
 /// `from + k·step + j` is readable for k < kc, j < cols; `to` has kc · width elements.
 #[inline(always)]
-unsafe fn copy_rows<T: Element>(from: *const T, step: isize, kc: usize, cols: usize, width: usize, to: *mut T) {
+unsafe fn copy_rows<S: Simd>(from: *const S::T, step: isize, kc: usize, cols: usize, width: usize, to: *mut S::T) {
     for k in 0..kc {
-        // SAFETY: as above.
-        unsafe {
-            let (from, to) = (from.offset(k as isize * step), to.add(k * width));
-            if cols == width {
-                std::ptr::copy_nonoverlapping(from, to, width);
-            } else {
-                for j in 0..width {
-                    *to.add(j) = if j < cols { *from.add(j) } else { T::ZERO };
+        let (from, to) = (from.wrapping_offset(k as isize * step), to.wrapping_add(k * width));
+        let mut j = 0;
+        while j < width {
+            let (there, room) = (cols.saturating_sub(j).min(S::LANES), S::LANES.min(width - j));
+            // SAFETY: `there` columns are readable from j on, `room` places writable.
+            unsafe {
+                if there == S::LANES {
+                    S::store(to.add(j), S::load(from.add(j)));
+                } else {
+                    S::store_part(to.add(j), S::load_part(from.wrapping_add(j), there), room);
                 }
             }
+            j += S::LANES;
         }
     }
 }
 
-/// Steps of k that are turned at a time: a line of each column.
-const AT_ONCE: usize = 16;
-
-/// Each column is contiguous along k: blocks of 16 by 16 are turned.
+/// Each column is contiguous along k: blocks of a vector's width are turned in registers.
 ///
 /// # Safety
 /// `from + k + j·step` is readable for k < kc, j < cols; `to` has kc · width elements.
 #[inline(always)]
-unsafe fn turn<T: Element>(from: *const T, step: isize, kc: usize, cols: usize, width: usize, to: *mut T) {
-    let mut k = 0;
-    while k < kc {
-        let steps = AT_ONCE.min(kc - k);
-        let mut j = 0;
-        while j < width {
-            let block = AT_ONCE.min(width - j);
-            let there = cols.saturating_sub(j).min(block);
-            if steps == AT_ONCE && there == AT_ONCE {
-                let mut lines = [[T::ZERO; AT_ONCE]; AT_ONCE];
-                for (c, line) in lines.iter_mut().enumerate() {
-                    // SAFETY: j + c < cols, k + 16 <= kc.
-                    *line =
-                        unsafe { from.offset((j + c) as isize * step).add(k).cast::<[T; AT_ONCE]>().read_unaligned() };
-                }
-                for s in 0..AT_ONCE {
-                    let turned: [T; AT_ONCE] = std::array::from_fn(|c| lines[c][s]);
-                    // SAFETY: (k + s) · width + j + 16 <= kc · width.
-                    unsafe { to.add((k + s) * width + j).cast::<[T; AT_ONCE]>().write_unaligned(turned) };
-                }
-            } else {
-                for s in 0..steps {
-                    for c in 0..block {
-                        // SAFETY: c < there means j + c < cols; k + s < kc.
-                        unsafe {
-                            let value =
-                                if c < there { *from.offset((j + c) as isize * step).add(k + s) } else { T::ZERO };
-                            *to.add((k + s) * width + j + c) = value;
-                        }
-                    }
-                }
+unsafe fn turn<S: Simd>(from: *const S::T, step: isize, kc: usize, cols: usize, width: usize, to: *mut S::T) {
+    for k in (0..kc).step_by(S::LANES) {
+        let steps = S::LANES.min(kc - k);
+        for j in (0..width).step_by(S::LANES) {
+            let there = cols.saturating_sub(j).min(S::LANES);
+            // SAFETY: columns j.. and steps k.. are inside as far as they are there; so are their places.
+            unsafe {
+                let (from, to) = (from.wrapping_offset(j as isize * step).wrapping_add(k), to.add(k * width + j));
+                S::turn((from, step), (there, steps), (to, width), S::LANES.min(width - j));
             }
-            j += block;
         }
-        k += steps;
     }
 }
 

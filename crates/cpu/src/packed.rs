@@ -18,15 +18,20 @@ pub struct Packed<T> {
 
 impl<T: Element> Packed<T> {
     /// Packs for the kernels of `S`.
+    ///
+    /// # Panics
+    /// If the machine lacks their instructions.
     pub fn new<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
+        assert!(S::available(), "the machine lacks the kernel's instructions");
         let (k, n) = b.extents();
         let width = n.next_multiple_of(S::PANEL);
         let mut memory = vec![T::ZERO; k * width];
         let kc = steps::<T>(k);
         for k0 in (0..k).step_by(kc) {
-            // SAFETY: the block is inside B, and k0 · width + kc · width <= k · width.
+            // SAFETY: the instructions are there; the block is inside B, and k0 · width + kc · width <= k · width.
             unsafe {
-                pack_columns(&b, (k0, kc.min(k - k0)), (0, n), S::PANEL, memory.as_mut_ptr().add(k0 * width));
+                let to = memory.as_mut_ptr().add(k0 * width);
+                S::vectorize(|| pack_columns::<S>(&b, (k0, kc.min(k - k0)), (0, n), S::PANEL, to));
             }
         }
         Packed { memory, k, n, panel: S::PANEL }

@@ -162,25 +162,55 @@ impl Counter {
     }
 }
 
-/// A share of work whose results all threads need before they go on.
-pub struct Phase {
-    pieces: Counter,
+/// Rounds of work, each of the same number of pieces, that all threads go through in order. Every thread has a share
+/// of its own, the same in every round, so that what it touched before is in its caches; who has finished takes from
+/// the others' shares.
+pub struct Rounds {
+    pieces: usize,
+    shares: usize,
+    /// Pieces taken of each share, in all rounds.
+    taken: [Share; MOST_SHARES],
     done: AtomicUsize,
 }
 
-impl Phase {
-    pub fn new(pieces: usize) -> Phase {
-        Phase { pieces: Counter::new(pieces), done: AtomicUsize::new(0) }
+/// On a line of its own.
+#[repr(align(64))]
+struct Share(AtomicUsize);
+
+/// More threads than this share shares.
+const MOST_SHARES: usize = 16;
+/// Turns of waiting for another thread before the core is offered to others.
+const PATIENCE: u32 = 4000;
+
+impl Rounds {
+    /// So many pieces in each round.
+    pub fn new(pieces: usize, threads: usize) -> Rounds {
+        let taken = [const { Share(AtomicUsize::new(0)) }; MOST_SHARES];
+        Rounds { pieces, shares: threads.clamp(1, MOST_SHARES), taken, done: AtomicUsize::new(0) }
     }
 
-    /// Takes pieces until none is left, then waits for those that others are still at.
-    pub fn run(&self, mut piece: impl FnMut(usize)) {
-        while let Some(index) = self.pieces.claim() {
-            piece(index);
-            self.done.fetch_add(1, Ordering::Release);
-        }
-        while self.done.load(Ordering::Acquire) < self.pieces.end {
-            std::hint::spin_loop();
+    /// A piece of this round that nobody has taken, if there is one. All rounds before must have been taken.
+    pub fn claim(&self, thread: usize, round: usize) -> Option<usize> {
+        (0..self.shares).map(|next| (thread + next) % self.shares).find_map(|share| {
+            let (from, to) = (share * self.pieces / self.shares, (share + 1) * self.pieces / self.shares);
+            let (before, end) = (round * (to - from), (round + 1) * (to - from));
+            let more = |taken: usize| (taken < end).then_some(taken + 1);
+            let taken = self.taken[share].0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+            Some(from + taken - before)
+        })
+    }
+
+    /// A claimed piece is done.
+    pub fn finish(&self) {
+        self.done.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until so many rounds are done. All their pieces must have been claimed, by whomever.
+    pub fn wait(&self, rounds: usize) {
+        let mut turns = 0;
+        while self.done.load(Ordering::Acquire) < rounds * self.pieces {
+            turns += 1;
+            if turns % PATIENCE == 0 { thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 }
@@ -212,6 +242,29 @@ mod tests {
                 scope.spawn(|| (0..200).for_each(|_| assert_eq!(sum(&pool), 499_500)));
             }
         });
+    }
+
+    #[test]
+    fn rounds_are_gone_through_in_order_and_shares_are_taken_over() {
+        let rounds = Rounds::new(7, 3);
+        // One thread alone: its own share first, then the others'.
+        let alone: Vec<usize> = std::iter::from_fn(|| rounds.claim(1, 0)).collect();
+        assert_eq!(alone, [2, 3, 4, 5, 6, 0, 1]);
+        (0..7).for_each(|_| rounds.finish());
+        rounds.wait(1);
+        assert_eq!((rounds.claim(0, 1), rounds.claim(2, 1), rounds.claim(2, 1)), (Some(0), Some(4), Some(5)));
+        let (pool, rounds, last) = (Pool::new(3), Rounds::new(5, 3), AtomicU64::new(0));
+        pool.run(3, &|thread| {
+            for round in 0..50 {
+                rounds.wait(round);
+                while rounds.claim(thread, round).is_some() {
+                    assert!(last.load(Ordering::Relaxed) / 5 >= round as u64);
+                    last.fetch_add(1, Ordering::Relaxed);
+                    rounds.finish();
+                }
+            }
+        });
+        assert_eq!(last.into_inner(), 250);
     }
 
     #[test]

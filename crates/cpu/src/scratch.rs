@@ -75,3 +75,26 @@ impl Drop for Scratch {
         self.free();
     }
 }
+
+/// Scratch memory that several threads use, each its own part or after another has finished.
+#[derive(Clone, Copy)]
+pub struct Space<T>(*mut T);
+// SAFETY: a plain address; whoever reads or writes through it argues that the part is its own.
+unsafe impl<T> Send for Space<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Space<T> {}
+
+impl<T> Space<T> {
+    pub fn of(scratch: &mut Scratch) -> Space<T> {
+        Space(scratch.as_mut_ptr().cast())
+    }
+
+    /// From the element `at` on.
+    ///
+    /// # Safety
+    /// It lies inside the memory.
+    pub unsafe fn from(&self, at: usize) -> *mut T {
+        // SAFETY: by the contract.
+        unsafe { self.0.add(at) }
+    }
+}

@@ -4,7 +4,7 @@
 use crate::gemm::Job;
 use crate::matrix::Mat;
 use crate::pool::{Counter, Pool};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, Space};
 use crate::simd::{Element, Simd};
 use crate::target::Target;
 
@@ -17,7 +17,7 @@ const STEPS: usize = 4;
 pub fn few_rows_wide<S: Simd>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (m, n) = (job.a.rows, job.b.cols);
     scratch.reserve(threads * PIECE * size_of::<S::T>());
-    let sums = Sums(scratch.as_mut_ptr().cast::<S::T>());
+    let sums = Space::<S::T>::of(scratch);
     let (a, b, target) = (job.a, job.b, job.target());
     let columns = PIECE / m / S::LANES * S::LANES;
     let counter = Counter::new(n.div_ceil(columns));
@@ -27,7 +27,7 @@ pub fn few_rows_wide<S: Simd>(job: Job<'_, S::T>, pool: &Pool, threads: usize, s
             // SAFETY: `gemm_with` has asked for the instruction set; `thread` < `threads` has memory of its own; rows
             // of A and columns of B are inside, and the claimed columns of C are this thread's.
             unsafe {
-                let sums = sums.of(thread);
+                let sums = sums.from(thread * PIECE);
                 match m {
                     1 => S::vectorize(|| add::<S, 1>(&a, &b, from, to, sums, &target)),
                     2 => S::vectorize(|| add::<S, 2>(&a, &b, from, to, sums, &target)),
@@ -41,23 +41,6 @@ pub fn few_rows_wide<S: Simd>(job: Job<'_, S::T>, pool: &Pool, threads: usize, s
             }
         }
     });
-}
-
-/// Memory for the sums of each thread.
-#[derive(Clone, Copy)]
-struct Sums<T>(*mut T);
-// SAFETY: a plain address; each thread uses its own part.
-unsafe impl<T> Send for Sums<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Sums<T> {}
-
-impl<T> Sums<T> {
-    /// # Safety
-    /// `thread` is one of those there is memory for.
-    unsafe fn of(&self, thread: usize) -> *mut T {
-        // SAFETY: by the contract.
-        unsafe { self.0.add(thread * PIECE) }
-    }
 }
 
 /// M rows of A against columns `from..to` of B.

@@ -13,9 +13,72 @@ fn mask(count: usize) -> u32 {
     (1u32 << count.min(16)) - 1
 }
 
+/// Rows for columns: pairs, then quarters of a register, then registers.
+#[inline(always)]
+unsafe fn turned_16(r: [__m512; 16]) -> [__m512; 16] {
+    let (mut t, mut u, mut out) = (r, r, r);
+    for i in 0..8 {
+        t[2 * i] = unsafe { _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) };
+        t[2 * i + 1] = unsafe { _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]) };
+    }
+    for g in 0..4 {
+        for half in 0..2 {
+            let (x, y) = unsafe { (_mm512_castps_pd(t[4 * g + half]), _mm512_castps_pd(t[4 * g + 2 + half])) };
+            u[4 * g + 2 * half] = unsafe { _mm512_castpd_ps(_mm512_unpacklo_pd(x, y)) };
+            u[4 * g + 2 * half + 1] = unsafe { _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)) };
+        }
+    }
+    for c in 0..4 {
+        let quarters = unsafe {
+            let (a, b) =
+                (_mm512_shuffle_f32x4::<0x88>(u[c], u[4 + c]), _mm512_shuffle_f32x4::<0x88>(u[8 + c], u[12 + c]));
+            let (d, e) =
+                (_mm512_shuffle_f32x4::<0xdd>(u[c], u[4 + c]), _mm512_shuffle_f32x4::<0xdd>(u[8 + c], u[12 + c]));
+            [
+                _mm512_shuffle_f32x4::<0x88>(a, b),
+                _mm512_shuffle_f32x4::<0x88>(d, e),
+                _mm512_shuffle_f32x4::<0xdd>(a, b),
+                _mm512_shuffle_f32x4::<0xdd>(d, e),
+            ]
+        };
+        for (l, quarter) in quarters.into_iter().enumerate() {
+            out[4 * l + c] = quarter;
+        }
+    }
+    out
+}
+
+/// The same for eight.
+#[inline(always)]
+unsafe fn turned_8(r: [__m512d; 8]) -> [__m512d; 8] {
+    let (mut t, mut out) = (r, r);
+    for i in 0..4 {
+        t[2 * i] = unsafe { _mm512_unpacklo_pd(r[2 * i], r[2 * i + 1]) };
+        t[2 * i + 1] = unsafe { _mm512_unpackhi_pd(r[2 * i], r[2 * i + 1]) };
+    }
+    for c in 0..2 {
+        let quarters = unsafe {
+            let (a, b) =
+                (_mm512_shuffle_f64x2::<0x88>(t[c], t[2 + c]), _mm512_shuffle_f64x2::<0x88>(t[4 + c], t[6 + c]));
+            let (d, e) =
+                (_mm512_shuffle_f64x2::<0xdd>(t[c], t[2 + c]), _mm512_shuffle_f64x2::<0xdd>(t[4 + c], t[6 + c]));
+            [
+                _mm512_shuffle_f64x2::<0x88>(a, b),
+                _mm512_shuffle_f64x2::<0x88>(d, e),
+                _mm512_shuffle_f64x2::<0xdd>(a, b),
+                _mm512_shuffle_f64x2::<0xdd>(d, e),
+            ]
+        };
+        for (l, quarter) in quarters.into_iter().enumerate() {
+            out[2 * l + c] = quarter;
+        }
+    }
+    out
+}
+
 macro_rules! vectors {
     ($name:ident, $element:ty, $vector:ty, $lanes:literal, $mask:ty, $splat:ident, $load:ident, $load_part:ident,
-     $store:ident, $store_part:ident, $mul:ident, $add:ident, $fma:ident, $sum:ident) => {
+     $store:ident, $store_part:ident, $mul:ident, $add:ident, $fma:ident, $sum:ident, $turn:ident) => {
         #[doc = concat!(stringify!($lanes), " elements of ", stringify!($element), ".")]
         #[derive(Clone, Copy)]
         pub struct $name;
@@ -82,6 +145,33 @@ macro_rules! vectors {
             }
 
             #[inline(always)]
+            unsafe fn turn(
+                (from, step): (*const $element, isize),
+                (columns, steps): (usize, usize),
+                (to, width): (*mut $element, usize),
+                block: usize,
+            ) {
+                // Columns that are not there are read as the first, at a mask that reads nothing.
+                let mut lines = [unsafe { $splat(0.0) }; $lanes];
+                for c in 0..$lanes {
+                    let (at, there) = if c < columns { (c as isize * step, mask(steps)) } else { (0, 0) };
+                    lines[c] = unsafe { $load_part(there as $mask, from.wrapping_offset(at)) };
+                }
+                let lines = unsafe { $turn(lines) };
+                let there = mask(block) as $mask;
+                if steps == $lanes {
+                    for s in 0..$lanes {
+                        unsafe { $store_part(to.wrapping_add(s * width), there, lines[s]) };
+                    }
+                } else {
+                    for s in 0..$lanes {
+                        let there = if s < steps { there } else { 0 };
+                        unsafe { $store_part(to.wrapping_add(s * width), there, lines[s]) };
+                    }
+                }
+            }
+
+            #[inline(always)]
             unsafe fn prefetch(from: *const $element) {
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
             }
@@ -103,7 +193,8 @@ vectors!(
     _mm512_mul_ps,
     _mm512_add_ps,
     _mm512_fmadd_ps,
-    _mm512_reduce_add_ps
+    _mm512_reduce_add_ps,
+    turned_16
 );
 vectors!(
     F64x8,
@@ -119,5 +210,6 @@ vectors!(
     _mm512_mul_pd,
     _mm512_add_pd,
     _mm512_fmadd_pd,
-    _mm512_reduce_add_pd
+    _mm512_reduce_add_pd,
+    turned_8
 );

@@ -4,6 +4,8 @@
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512_tiles;
 pub mod portable;
 
 /// A number that is multiplied.
@@ -86,6 +88,25 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// All lanes added, in a fixed order.
     unsafe fn sum(x: Self::V) -> Self::T;
+    /// A block of up to LANES columns, each contiguous along its steps and `step` behind the one before, written
+    /// as rows `width` apart, `block` wide; columns that are not there are 0.
+    #[inline(always)]
+    unsafe fn turn(
+        (from, step): (*const Self::T, isize),
+        (columns, steps): (usize, usize),
+        (to, width): (*mut Self::T, usize),
+        block: usize,
+    ) {
+        for s in 0..steps {
+            for c in 0..block {
+                // SAFETY: the caller gives `columns` columns of `steps` readable elements, and room for the rows.
+                unsafe {
+                    *to.add(s * width + c) =
+                        if c < columns { *from.offset(c as isize * step).add(s) } else { Self::T::ZERO };
+                }
+            }
+        }
+    }
     /// Asks for the line at `from`, which need not be readable.
     unsafe fn prefetch(from: *const Self::T);
 }

@@ -14,6 +14,8 @@ pub struct Known {
     pub name: &'static str,
     pub how: &'static str,
     variable: &'static str,
+    /// What stands before the names of its functions.
+    prefixes: &'static [&'static str],
     files: &'static [&'static str],
     folders: &'static [&'static str],
     /// Functions that set the number of threads, by value.
@@ -29,11 +31,12 @@ enum Version {
     Written(&'static str),
 }
 
-pub const LIBRARIES: [Known; 3] = [
+pub const LIBRARIES: [Known; 6] = [
     Known {
         name: "openblas",
         how: "apt install libopenblas0-pthread, or pip install scipy-openblas32, or GEMWRIGHT_OPENBLAS=/path/libopenblas.so",
         variable: "GEMWRIGHT_OPENBLAS",
+        prefixes: &["", "scipy_"],
         files: &["libopenblas.so.0", "libopenblas.so", "libscipy_openblas.so", "libscipy_openblas64_.so"],
         folders: &["openblas-pthread", "", "scipy_openblas32/lib", "scipy_openblas64/lib"],
         threads: &["openblas_set_num_threads", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_"],
@@ -43,6 +46,7 @@ pub const LIBRARIES: [Known; 3] = [
         name: "mkl",
         how: "pip install mkl (in a virtual environment), or GEMWRIGHT_MKL=/path/libmkl_rt.so.2",
         variable: "GEMWRIGHT_MKL",
+        prefixes: &[""],
         files: &["libmkl_rt.so.3", "libmkl_rt.so.2", "libmkl_rt.so"],
         folders: &[""],
         threads: &["MKL_Set_Num_Threads"],
@@ -53,12 +57,31 @@ pub const LIBRARIES: [Known; 3] = [
         how: "apt install libblis4-pthread (an AVX2 build; benches/README.md says how to build for AVX-512), or \
               GEMWRIGHT_BLIS=/path/libblis.so",
         variable: "GEMWRIGHT_BLIS",
+        prefixes: &[""],
         files: &["libblis.so.4", "libblis.so"],
         folders: &["blis-pthread", ""],
         threads: &["bli_thread_set_num_threads"],
         version: Version::Text("bli_info_get_version_str"),
     },
+    rival("gemm", &["gemm_"], "gemm_version"),
+    rival("matrixmultiply", &["matrixmultiply_"], "matrixmultiply_version"),
+    rival("faer", &["faer_"], "faer_version"),
 ];
+
+/// A Rust crate that multiplies, out of the library that benches/rivals builds.
+const fn rival(name: &'static str, prefixes: &'static [&'static str], version: &'static str) -> Known {
+    Known {
+        name,
+        how: "cargo build --release --manifest-path benches/rivals/Cargo.toml, then \
+              GEMWRIGHT_RIVALS=benches/rivals/target/release/libgemwright_rivals.so",
+        variable: "GEMWRIGHT_RIVALS",
+        prefixes,
+        files: &["libgemwright_rivals.so"],
+        folders: &[""],
+        threads: &["rivals_set_num_threads"],
+        version: Version::Text(version),
+    }
+}
 
 /// order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
 type Gemm<I, T> = unsafe extern "C" fn(c_int, c_int, c_int, I, I, I, T, *const T, I, *const T, I, T, *mut T, I);
@@ -105,7 +128,7 @@ impl Cblas {
     /// Opens it and looks its functions up.
     pub fn open(known: &Known) -> Result<Cblas, String> {
         let (library, path) = find::open(known.variable, known.files, known.folders)?;
-        let functions = functions(&library).ok_or_else(|| format!("{path} has no cblas_sgemm"))?;
+        let functions = functions(&library, known.prefixes).ok_or_else(|| format!("{path} has no cblas_sgemm"))?;
         let set_threads = known.threads.iter().find_map(|name| symbol(&library, name));
         let packed = with_packed(&library);
         let spinning = find::open("GEMWRIGHT_IOMP", &["libiomp5.so"], &[""]).ok().filter(|_| known.name == "mkl");
@@ -140,8 +163,8 @@ fn symbol<T: Copy>(library: &Library, name: &str) -> Option<T> {
     unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found| *found)
 }
 
-fn functions(library: &Library) -> Option<Functions> {
-    for prefix in ["", "scipy_"] {
+fn functions(library: &Library, prefixes: &[&str]) -> Option<Functions> {
+    for prefix in prefixes {
         let names = ["sgemm", "dgemm"].map(|name| format!("{prefix}cblas_{name}"));
         if let (Some(sgemm), Some(dgemm)) = (symbol(library, &names[0]), symbol(library, &names[1])) {
             return Some(Functions::Short { sgemm, dgemm });

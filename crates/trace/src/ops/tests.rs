@@ -29,7 +29,8 @@ fn given(sizes: &serde_json::Value, types: &[&str], values: &[&str]) -> Argument
 
 #[allow(clippy::needless_pass_by_value)]
 fn worked(name: &str, sizes: serde_json::Value, types: &[&str], values: &[&str]) -> (f64, f64) {
-    let cost = cost(name, &given(&sizes, types, values), Launch::default()).unwrap_or_else(|| panic!("{name} has no model"));
+    let cost =
+        cost(name, &given(&sizes, types, values), Launch::default()).unwrap_or_else(|| panic!("{name} has no model"));
     let cost = cost.unwrap_or_else(|why| panic!("{name}: {why}"));
     (cost.flops, cost.bytes)
 }
@@ -227,7 +228,8 @@ fn picked_by_indices() {
     assert_eq!((found.flops, found.bytes), (0.0, 3.0 * 512.0 * 2.0 + 2.0 + 24.0));
     // Two rows of five are read, added to two others and written.
     let sizes = json!([[7, 5], [], [2], [2, 5], []]);
-    let found = worked("aten::index_add_", sizes, &["float", "Scalar", "long int", "float", ""], &["", "0", "", "", "1"]);
+    let found =
+        worked("aten::index_add_", sizes, &["float", "Scalar", "long int", "float", ""], &["", "0", "", "", "1"]);
     assert_eq!(found, (10.0, 3.0 * 40.0 + 16.0));
 }
 
