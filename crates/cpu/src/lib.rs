@@ -6,6 +6,8 @@
 //! `pack` lays a block of one operand out as the micro-kernel wants it; `micro` multiplies tiles.
 //! Intrinsics live in `simd/`, one file an instruction set; everything above is written once.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod blocked;
 mod cache;
 mod dot;
@@ -25,6 +27,8 @@ mod strip;
 mod target;
 mod wide;
 
+#[cfg(target_arch = "x86_64")]
+pub use amx::amx_loop;
 pub use cache::Caches;
 pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};
 pub use kernel::{Isa, Kernel, KernelError, RunPacked, WithPacked};

@@ -5,6 +5,7 @@ use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Region};
 use crate::judge::{Random, judge};
 use crate::limit::Limit;
 use crate::problem::{Layout, Problem};
+use crate::worker::Worker;
 use gemwright_core::{DType, Product};
 use gemwright_cpu::{Caches, Element};
 use std::time::Instant;
@@ -91,6 +92,11 @@ impl Measured {
     }
 }
 
+/// How often a turn repeats a call that takes so many seconds.
+fn repeats_of(taken: f64) -> usize {
+    ((TURN / taken) as usize).clamp(1, 1000)
+}
+
 /// Operands of one turn.
 struct Set<T> {
     a: Vec<T>,
@@ -102,12 +108,13 @@ struct Set<T> {
 pub fn measure(
     problem: &Problem,
     candidates: &[Box<dyn Candidate>],
+    workers: &mut [Worker],
     method: &Method,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Measured {
     match problem.dtype {
-        DType::F64 => measure_as::<f64>(problem, candidates, method, progress),
-        _ => measure_as::<f32>(problem, candidates, method, progress),
+        DType::F64 => measure_as::<f64>(problem, candidates, workers, method, progress),
+        _ => measure_as::<f32>(problem, candidates, workers, method, progress),
     }
 }
 
@@ -117,6 +124,7 @@ const DECODE_ROWS: u64 = 64;
 fn measure_as<T: Element>(
     problem: &Problem,
     candidates: &[Box<dyn Candidate>],
+    workers: &mut [Worker],
     method: &Method,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Measured {
@@ -169,7 +177,17 @@ fn measure_as<T: Element>(
             }
         }
     }
-    let mut limits: Vec<(Limit, Times)> = [Limit::Fma(problem.dtype), Limit::Read]
+    let mut outside: Vec<(&mut Worker, Times, usize)> = Vec::new();
+    for worker in workers {
+        match worker.prepare(problem, sets.len(), method.threads).and_then(|()| worker.turn(1)) {
+            Err(why) => left_out.push((worker.name.to_string(), why)),
+            Ok(taken) => {
+                let times = Times { name: worker.name.into(), own: false, values: Vec::new() };
+                outside.push((worker, times, repeats_of(taken)));
+            }
+        }
+    }
+    let mut limits: Vec<(Limit, Times)> = [Limit::Fma(problem.dtype), Limit::Read, Limit::Amx]
         .into_iter()
         .map(|limit| (limit, Times { name: limit.name(), own: false, values: Vec::new() }))
         .collect();
@@ -196,7 +214,7 @@ fn measure_as<T: Element>(
         let begin = Instant::now();
         once(plan, &mut sets);
         let taken = begin.elapsed().as_secs_f64();
-        repeats.push(((TURN / taken) as usize).clamp(1, 1000));
+        repeats.push(repeats_of(taken));
         long |= taken > LONG;
     }
     let rounds = if long { method.rounds_of_long } else { method.rounds };
@@ -211,6 +229,11 @@ fn measure_as<T: Element>(
             }
             times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
         }
+        for (worker, times, repeat) in &mut outside {
+            std::thread::sleep(PAUSE);
+            // One that has ended has no more times, which shows.
+            times.values.extend(worker.turn(*repeat).ok());
+        }
         std::thread::sleep(PAUSE);
         for (limit, times) in &mut limits {
             times.values.push(limit.measure(&queue.pool, method.threads, &memory));
@@ -219,7 +242,7 @@ fn measure_as<T: Element>(
     }
     Measured {
         problem: *problem,
-        times: plans.into_iter().map(|(_, times)| times).collect(),
+        times: plans.into_iter().map(|(_, t)| t).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
         limits: limits.into_iter().map(|(_, times)| times).collect(),
         left_out,
         cold,

@@ -14,12 +14,14 @@ mod own;
 mod problem;
 mod safe;
 pub mod vendor;
+mod worker;
 
 pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
 pub use contract::{Contract, Determinism, Refusal, Strides};
 pub use own::{OwnKernel, own};
 pub use problem::{Layout, Problem};
 pub use safe::{Multiply, MultiplyError};
+pub use worker::{PYTORCH, Worker};
 
 /// Every candidate that can run here, ours first; libraries that are not here are among the absent.
 pub fn candidates() -> (Vec<Box<dyn Candidate>>, Vec<vendor::Absent>) {

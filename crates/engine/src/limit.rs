@@ -2,6 +2,8 @@
 //! if the limit ran in the same minute.
 
 use gemwright_core::DType;
+#[cfg(target_arch = "x86_64")]
+use gemwright_cpu::amx_loop;
 use gemwright_cpu::{Pool, fma_loop, read_loop};
 
 /// A loop that does nothing else.
@@ -11,6 +13,8 @@ pub enum Limit {
     Fma(DType),
     /// Reading memory that no cache holds, in bytes/s.
     Read,
+    /// Products of bf16 tiles, in FLOP/s; 0 where there are none.
+    Amx,
 }
 
 impl Limit {
@@ -19,6 +23,7 @@ impl Limit {
         match self {
             Limit::Fma(dtype) => format!("limit.fma-{dtype}"),
             Limit::Read => "limit.read".into(),
+            Limit::Amx => "limit.amx-bf16".into(),
         }
     }
 
@@ -27,6 +32,10 @@ impl Limit {
         match self {
             Limit::Fma(dtype) => fma_loop(dtype, pool, threads),
             Limit::Read => read_loop(memory, pool, threads),
+            #[cfg(target_arch = "x86_64")]
+            Limit::Amx => amx_loop(pool, threads).unwrap_or(0.0),
+            #[cfg(not(target_arch = "x86_64"))]
+            Limit::Amx => 0.0,
         }
     }
 }

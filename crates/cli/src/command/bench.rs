@@ -10,7 +10,8 @@ use clap::ValueEnum;
 use gemwright_core::{Cell, DType, Table, Workload};
 use gemwright_cpu::Kernel;
 use gemwright_engine::bench::{Measured, Method, Times, measure};
-use gemwright_engine::{Candidate, Problem, candidates};
+use gemwright_engine::vendor::Absent;
+use gemwright_engine::{Candidate, PYTORCH, Problem, Worker, candidates};
 use gemwright_report as report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -86,24 +87,25 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if !matches!(dtype, DType::F32 | DType::F64) {
         return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32 or f64")));
     }
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    calmly(threads)?;
     let mut asked = problems(args, dtype)?;
     asked.iter_mut().for_each(|asked| asked.problem.prepacked = args.prepacked);
-    let candidates = chosen(args, dtype)?;
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let (candidates, mut workers) = chosen(args, dtype, threads)?;
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
     let bar = bar(args, &asked);
     let mut measured = Vec::new();
     for asked in &asked {
-        measured.push(measure(&asked.problem, &candidates, &method, &mut |_, _| bar.inc(1)));
+        measured.push(measure(&asked.problem, &candidates, &mut workers, &method, &mut |_, _| bar.inc(1)));
         bar.set_position((measured.len() * method.rounds) as u64);
     }
     bar.finish_and_clear();
     let table = table(&asked, &measured);
     if let Some(folder) = &args.record {
-        record(folder, &asked, &measured, &candidates, &method, &table)?;
+        record(folder, &raw(&asked, &measured, &versions(&candidates, &workers), &method), &table)?;
     }
     if args.output.format == Format::Json {
-        return args.output.write(&raw(&asked, &measured, &candidates, &method).to_string());
+        return args.output.write(&raw(&asked, &measured, &versions(&candidates, &workers), &method).to_string());
     }
     let text = args.output.table(&table);
     match args.output.format {
@@ -141,8 +143,41 @@ fn name(call: &gemwright_core::Call) -> String {
     if call.module.is_empty() { short_name(call) } else { call.module.to_string() }
 }
 
+/// Settings that libraries read when they are opened: their threads must not go on spinning when another candidate
+/// has its turn, and there are as many as ours.
+fn settings(threads: usize) -> [(&'static str, String); 4] {
+    [
+        ("OMP_WAIT_POLICY", "passive".into()),
+        ("KMP_BLOCKTIME", "0".into()),
+        ("OPENBLAS_THREAD_TIMEOUT", "16".into()),
+        ("OMP_NUM_THREADS", threads.to_string()),
+    ]
+}
+
+/// Begins anew with those settings, unless the user or an earlier beginning has made them.
+#[cfg(unix)]
+fn calmly(threads: usize) -> Result<(), Error> {
+    use std::os::unix::process::CommandExt;
+    let missing: Vec<_> = settings(threads).into_iter().filter(|(name, _)| std::env::var_os(name).is_none()).collect();
+    let Ok(program) = std::env::current_exe() else { return Ok(()) };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // Only returns where it fails.
+    let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).envs(missing).exec();
+    Err(Error::Missing(format!("the program cannot be begun anew: {error}")))
+}
+
+#[cfg(not(unix))]
+fn calmly(_: usize) -> Result<(), Error> {
+    Ok(())
+}
+
+/// Candidates in this process and in processes of their own.
+type Chosen = (Vec<Box<dyn Candidate>>, Vec<Worker>);
+
 /// One of ours, and the libraries that are wanted and here.
-fn chosen(args: &Args, dtype: DType) -> Result<Vec<Box<dyn Candidate>>, Error> {
+fn chosen(args: &Args, dtype: DType, threads: usize) -> Result<Chosen, Error> {
     let missing = |error: gemwright_cpu::KernelError| Error::Missing(error.to_string());
     let asked = args.kernel.clone().or_else(|| std::env::var("GEMWRIGHT_KERNEL").ok());
     let kernel = match &asked {
@@ -153,18 +188,24 @@ fn chosen(args: &Args, dtype: DType) -> Result<Vec<Box<dyn Candidate>>, Error> {
         return Err(Error::Usage(format!("--kernel {} multiplies {}, not {dtype}", kernel.name, kernel.dtype)));
     }
     let own = format!("own.{}", kernel.name);
-    let (all, absent) = candidates();
+    let (all, mut absent) = candidates();
     let wanted = |name: &str| match &args.against {
         None => true,
         Some(list) => list.iter().any(|wanted| wanted == name),
     };
+    let mut workers = Vec::new();
+    if wanted(PYTORCH) {
+        match Worker::pytorch(threads) {
+            Ok(worker) => workers.push(worker),
+            Err(why) => absent.push(why),
+        }
+    }
     for name in args.against.iter().flatten().filter(|name| *name != "none") {
         if let Some(absent) = absent.iter().find(|a| a.name == name) {
             return Err(Error::Missing(format!("{name}: {}; {}", absent.why, absent.how)));
         }
-        if !all.iter().any(|c| c.name() == name) {
-            let known: Vec<&str> =
-                all.iter().filter(|c| !c.is_own()).map(|c| c.name()).chain(absent.iter().map(|a| a.name)).collect();
+        if !all.iter().any(|c| c.name() == name) && name != PYTORCH {
+            let known = known(&all, &absent);
             return Err(Error::Usage(format!("--against {name}: known are {}", known.join(", "))));
         }
     }
@@ -173,7 +214,19 @@ fn chosen(args: &Args, dtype: DType) -> Result<Vec<Box<dyn Candidate>>, Error> {
             eprintln!("not here: {} ({}); {}", absent.name, absent.why, absent.how);
         }
     }
-    Ok(all.into_iter().filter(|c| if c.is_own() { c.name() == own } else { wanted(c.name()) }).collect())
+    let all = all.into_iter().filter(|c| if c.is_own() { c.name() == own } else { wanted(c.name()) });
+    Ok((all.collect(), workers))
+}
+
+/// Names that `--against` takes.
+fn known<'a>(all: &'a [Box<dyn Candidate>], absent: &'a [Absent]) -> Vec<&'a str> {
+    let here = all.iter().filter(|c| !c.is_own()).map(|c| c.name());
+    here.chain(absent.iter().map(|a| a.name).filter(|name| *name != PYTORCH)).chain([PYTORCH]).collect()
+}
+
+fn versions(candidates: &[Box<dyn Candidate>], workers: &[Worker]) -> Vec<(String, String)> {
+    let here = candidates.iter().map(|c| (c.name().to_string(), c.origin()));
+    here.chain(workers.iter().map(|w| (w.name.to_string(), w.origin.clone()))).collect()
 }
 
 fn bar(args: &Args, asked: &[Asked]) -> ProgressBar {
@@ -261,7 +314,7 @@ fn notes(measured: &[Measured], threads: usize) -> Vec<String> {
     lines
 }
 
-fn raw(asked: &[Asked], measured: &[Measured], candidates: &[Box<dyn Candidate>], method: &Method) -> Value {
+fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], method: &Method) -> Value {
     let times = |all: &[Times]| -> Vec<Value> {
         all.iter().map(|t| json!({"name": t.name, "own": t.own, "values": t.values})).collect()
     };
@@ -277,24 +330,17 @@ fn raw(asked: &[Asked], measured: &[Measured], candidates: &[Box<dyn Candidate>]
             })
         })
         .collect();
-    let versions: Vec<Value> = candidates.iter().map(|c| json!({"name": c.name(), "version": c.origin()})).collect();
+    let versions: Vec<Value> =
+        versions.iter().map(|(name, version)| json!({"name": name, "version": version})).collect();
     json!({
         "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(),
         "threads": method.threads, "rounds": method.rounds, "candidates": versions, "products": products,
     })
 }
 
-fn record(
-    folder: &Path,
-    asked: &[Asked],
-    measured: &[Measured],
-    candidates: &[Box<dyn Candidate>],
-    method: &Method,
-    table: &Table,
-) -> Result<(), Error> {
+fn record(folder: &Path, raw: &Value, table: &Table) -> Result<(), Error> {
     let failed = |path: &Path, e: std::io::Error| Error::File { path: path.display().to_string(), why: e.to_string() };
     std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
-    let raw = raw(asked, measured, candidates, method);
     for (name, text) in
         [("raw.json", raw.to_string()), ("table.csv", report::csv(table)), ("table.md", report::markdown(table))]
     {

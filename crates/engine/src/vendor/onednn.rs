@@ -137,6 +137,12 @@ impl Plan for OneDnnPlan {
             let flag = |turned: bool| if turned { b'T' as c_char } else { b'N' as c_char };
             let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
             let (m, n, k) = (p.m as i64, p.n as i64, p.k as i64);
+            if p.k == 0 {
+                // Where there is nothing to sum it leaves the result alone, factor or not.
+                // SAFETY: by the contract of `run`.
+                unsafe { scale(pc, (m, n), &problem.out, beta) };
+                continue;
+            }
             // SAFETY: by the contract of `run`; leading dimensions were checked by `admits`.
             let status = unsafe {
                 match out.0 {
@@ -153,5 +159,19 @@ impl Plan for OneDnnPlan {
             }
         }
         Ok(())
+    }
+}
+
+/// Every element times `beta`; with 0 none is read.
+///
+/// # Safety
+/// All elements of that layout are writable from `c` on.
+unsafe fn scale(c: *mut f32, (m, n): (i64, i64), layout: &crate::problem::Layout, beta: f32) {
+    for i in 0..m {
+        for j in 0..n {
+            let at = c.wrapping_offset((i * layout.row + j * layout.col) as isize);
+            // SAFETY: by the contract.
+            unsafe { *at = if beta == 0.0 { 0.0 } else { beta * *at } };
+        }
     }
 }

@@ -1,0 +1,101 @@
+//! Candidates that live in a process of their own: they take turns with the others and time themselves.
+
+use crate::problem::{Layout, Problem};
+use gemwright_core::DType;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// PyTorch's name as a candidate, and how to get it.
+pub const PYTORCH: &str = "pytorch";
+const HOW: &str = "pip install torch, in the Python environment that is active, or GEMWRIGHT_PYTHON=/path/python";
+const PROGRAM: &str = include_str!("worker.py");
+
+/// A process that multiplies.
+pub struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    /// Its name as a candidate.
+    pub name: &'static str,
+    /// Version and where it comes from.
+    pub origin: String,
+}
+
+impl Worker {
+    /// Starts PyTorch, in the Python that `GEMWRIGHT_PYTHON` names, or the active environment's.
+    pub fn pytorch(threads: usize) -> Result<Worker, crate::vendor::Absent> {
+        let absent = |why: String| crate::vendor::Absent { name: PYTORCH, why, how: HOW };
+        let python = python();
+        let mut child = Command::new(&python)
+            .args(["-c", PROGRAM])
+            // Its threads must not spin while others have their turn.
+            .env("OMP_WAIT_POLICY", "passive")
+            .env("OMP_NUM_THREADS", threads.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| absent(format!("{python}: {e}")))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let Some(output) = output else { return Err(absent(format!("{python} has no output"))) };
+        let mut worker = Worker { child, input, output, name: PYTORCH, origin: String::new() };
+        let hello = worker.answer().map_err(|_| absent(format!("{python} has no torch")))?;
+        worker.origin = format!("{} ({python})", hello["version"].as_str().unwrap_or("version not told"));
+        Ok(worker)
+    }
+
+    /// Builds operands for a problem, `sets` of them, and checks the result.
+    pub fn prepare(&mut self, problem: &Problem, sets: usize, threads: usize) -> Result<(), String> {
+        if problem.alpha != 1.0 || problem.beta != 0.0 {
+            return Err("factors are not asked of it".into());
+        }
+        let p = problem.product;
+        let steps = |layout: &Layout| [layout.row, layout.col, layout.batch];
+        let dtype = if problem.dtype == DType::F64 { "float64" } else { "float32" };
+        let request = json!({
+            "do": "prepare", "dtype": dtype, "extents": [p.batch, p.m, p.n, p.k], "a": steps(&problem.a),
+            "b": steps(&problem.b), "sets": sets, "prepacked": problem.prepacked, "threads": threads,
+        });
+        self.ask(&request).map(|_| ())
+    }
+
+    /// Seconds of one run, over so many.
+    pub fn turn(&mut self, repeats: usize) -> Result<f64, String> {
+        let answer = self.ask(&json!({"do": "turn", "repeats": repeats}))?;
+        answer["seconds"].as_f64().ok_or_else(|| "it gave no time".into())
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Value, String> {
+        let Some(input) = &mut self.input else { return Err("it has no input".into()) };
+        writeln!(input, "{request}").and_then(|()| input.flush()).map_err(|e| e.to_string())?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Value, String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(|e| e.to_string())?;
+        let answer: Value = serde_json::from_str(&line).map_err(|_| "it has ended".to_string())?;
+        match answer["error"].as_str() {
+            Some(error) => Err(error.into()),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It ends when it has nothing more to read.
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// Where the user says, in the active environment, or on the path.
+fn python() -> String {
+    if let Ok(python) = std::env::var("GEMWRIGHT_PYTHON") {
+        return python;
+    }
+    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| std::path::Path::new(&folder).join("bin/python"));
+    active.filter(|path| path.is_file()).map_or_else(|| "python3".into(), |path| path.display().to_string())
+}
