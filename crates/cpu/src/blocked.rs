@@ -51,7 +51,7 @@ const MOST_PANELS: usize = 4;
 pub fn packed_columns<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (n, (m, k), kc) = (job.c.extents().1, job.a.extents(), job.b.steps());
     let all = m.next_multiple_of(height(m, S::HEIGHT)) * k * size_of::<S::T>();
-    if m <= MOST_ROWS && all <= share_of_cache() {
+    if m <= MOST_ROWS && all <= share_of_cache() * 3 / 2 {
         few_rows::<S>(job, pool, threads, scratch);
     } else {
         let source = Source::Packed(job.b);
@@ -138,7 +138,10 @@ fn by_blocks<S: Tiles>(
                         let (strip, rows) = (strips.add((i - first) / mr * room(mr, steps)), mr.min(end - i));
                         let next = |j: usize| match j0 {
                             0 => ahead_of::<S>(&a, (i + mr, m), k0, cols, j),
-                            _ => Ahead::bytes(strip.add(room(mr, steps)), room(mr, steps), (cols, S::PANEL), j),
+                            _ => {
+                                let panels = (j / S::PANEL, cols.div_ceil(S::PANEL));
+                                Ahead::share(strip.add(room(mr, steps)), room(mr, steps), panels, steps)
+                            }
                         };
                         against::<S>((strip, rows), steps, (packed, cols), next, |j| target.part(i, j0 + j, k0));
                     }
@@ -232,7 +235,7 @@ fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scr
     scratch.reserve(strips * blocks * each * size_of::<S::T>());
     let (space, target, a) = (Space::<S::T>::of(scratch), job.target(), job.a);
     let laying = Rounds::new(strips * blocks, threads);
-    let counter = Counter::new(n.div_ceil(S::PANEL));
+    let streaming = Rounds::new(n.div_ceil(S::PANEL), threads);
     let place = |block: usize, strip: usize| (block * strips + strip) * each;
     let part = |strip: usize| (strip * mr, mr.min(m - strip * mr));
     pool.run(threads, &|thread| {
@@ -245,22 +248,26 @@ fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scr
             laying.finish();
         }
         laying.wait(1);
-        while let Some(panel) = counter.claim() {
+        while let Some(panel) = streaming.claim(thread, 0) {
             let j = panel * S::PANEL;
             let cols = S::PANEL.min(n - j);
             for block in 0..blocks {
                 let k0 = block * kc;
-                let kc = kc.min(k - k0);
+                let steps = kc.min(k - k0);
+                let panel = b.block(k0, j);
                 for strip in 0..strips {
                     let (i, rows) = part(strip);
+                    // The columns that come next: the same further along k, or this thread's next ones.
+                    let next = if block + 1 < blocks { b.block(k0 + kc, j) } else { b.block(0, j + S::PANEL) };
+                    let next = |_| Ahead::share(next, kc * S::PANEL, (strip, strips), steps);
                     // SAFETY: 1 as above. 2 laid out before, by whomever. 3 columns j.. of C are this thread's.
                     unsafe {
-                        let (laid, columns) = (space.from(place(block, strip)), b.block(k0, j));
-                        let nothing = |_| Ahead::nothing(laid);
-                        against::<S>((laid, rows), kc, (columns, cols), nothing, |_| target.part(i, j, k0));
+                        let laid = space.from(place(block, strip));
+                        against::<S>((laid, rows), steps, (panel, cols), next, |_| target.part(i, j, k0));
                     }
                 }
             }
+            streaming.finish();
         }
     });
 }

@@ -43,11 +43,13 @@ impl Ahead {
         Ahead { ptr: somewhere.cast(), row: 0, jump: 0, back: 0 }
     }
 
-    /// The share of `count` contiguous elements that the panel at column j of `cols` asks for.
-    pub fn bytes<T>(ptr: *const T, count: usize, (cols, panel): (usize, usize), j: usize) -> Ahead {
-        let share = (count / cols.div_ceil(panel)).next_multiple_of(64 / size_of::<T>());
-        // Half a line every four steps: as much as a tile of sixteen rows or fewer has for two panels or more.
-        Ahead { ptr: ptr.wrapping_add(j / panel * share).cast(), row: 0, jump: 32, back: 0 }
+    /// Part `part` of `parts` of `count` contiguous elements, as much of it as a tile of `steps` steps has the
+    /// time for: at most four lines every four steps.
+    pub fn share<T>(ptr: *const T, count: usize, (part, parts): (usize, usize), steps: usize) -> Ahead {
+        let bytes = (count * size_of::<T>()).div_ceil(parts).next_multiple_of(64);
+        let jump = bytes.div_ceil((steps / 4).max(1)).next_multiple_of(32).clamp(32, 256);
+        let row = if jump > 64 { 64 } else { 0 };
+        Ahead { ptr: ptr.cast::<u8>().wrapping_add(part * bytes), row, jump: jump as isize, back: 0 }
     }
 
     /// Lines of `rows` rows, `row` elements apart, side by side.
