@@ -11,14 +11,45 @@ fn extent(name: &str, word: &str) -> Result<i64, String> {
     valid.ok_or_else(|| format!("{name} is `{word}`; it must be an integer from 1 to {LARGEST}"))
 }
 
-fn call(batch: i64, [m, n, k]: [i64; 3], dtype: DType, count: u64) -> Call {
+/// Which operands are stored the other way round, by the library's letters: its first operand is our second.
+#[derive(Clone, Copy)]
+struct Flags {
+    a: bool,
+    b: bool,
+}
+
+impl Flags {
+    const PLAIN: Flags = Flags { a: false, b: false };
+
+    fn parse(word: &str) -> Result<Flags, String> {
+        match word {
+            "NN" => Ok(Flags::PLAIN),
+            "TN" => Ok(Flags { a: false, b: true }),
+            "NT" => Ok(Flags { a: true, b: false }),
+            "TT" => Ok(Flags { a: true, b: true }),
+            _ => Err(format!("flags are `{word}`; they must be NN, TN, NT or TT")),
+        }
+    }
+}
+
+fn call(batch: i64, [m, n, k]: [i64; 3], flags: Flags, dtype: DType, count: u64) -> Call {
     let view = |rows: i64, columns: i64| match batch {
         1 => View::contiguous(&[rows, columns], dtype),
         _ => View::contiguous(&[batch, rows, columns], dtype),
     };
+    let stored = |rows: i64, columns: i64, turned: bool| match turned {
+        true => view(columns, rows).transpose(usize::from(batch > 1), 1 + usize::from(batch > 1)),
+        false => view(rows, columns),
+    };
     let op = if batch == 1 { Op::Mm } else { Op::Bmm };
-    let operands =
-        Operands::Product { a: view(m, k), b: view(k, n), bias: None, out: view(m, n), alpha: 1.0, beta: 1.0 };
+    let operands = Operands::Product {
+        a: stored(m, k, flags.a),
+        b: stored(k, n, flags.b),
+        bias: None,
+        out: view(m, n),
+        alpha: 1.0,
+        beta: 1.0,
+    };
     Call { count, ..Call::once(op, operands) }
 }
 
@@ -39,11 +70,12 @@ pub fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error>
     }
     check(1, extents).map_err(Error::Usage)?;
     let mut workload = Workload::default();
-    workload.push(&call(1, extents, dtype, 1));
+    workload.push(&call(1, extents, Flags::PLAIN, dtype, 1));
     Ok(workload)
 }
 
-/// A CSV with columns M, N and K, whatever their case; `batch` (or `B`), `count` and `dtype` where they are there.
+/// A CSV with columns M, N and K, whatever their case; `batch` (or `B`), `count`, `dtype` and `flags` (NN, TN, NT, TT)
+/// where they are there.
 pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
     let failed = |why: String| Error::File { path: path.into(), why };
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(path).map_err(|e| failed(e.to_string()))?;
@@ -53,6 +85,7 @@ pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
         return Err(failed("needs the columns M, N and K".into()));
     };
     let (batch, count, kind) = (column(&["batch", "B"]), column(&["count"]), column(&["dtype"]));
+    let flags = column(&["flags"]);
     let mut workload = Workload::default();
     for (i, row) in reader.records().enumerate() {
         let at = |why: String| failed(format!("line {}: {why}", i + 2));
@@ -72,7 +105,8 @@ pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
         };
         let batch = number("batch", batch)?;
         check(batch, extents).map_err(at)?;
-        workload.push(&call(batch, extents, dtype, number("count", count)? as u64));
+        let flags = word(flags).map_or(Ok(Flags::PLAIN), Flags::parse).map_err(at)?;
+        workload.push(&call(batch, extents, flags, dtype, number("count", count)? as u64));
     }
     if workload.calls().is_empty() {
         return Err(failed("has no rows".into()));

@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (all, absent) = candidates();
     let checked: Vec<Checked> = all.iter().map(|candidate| check(&**candidate, &queue)).collect();
     let memory = vec![1f32; (64 << 20).max(Caches::of_this_machine().l3 / 2)];
-    let limits: Vec<(String, f64)> = [Limit::Fma(DType::F32), Limit::Fma(DType::F64), Limit::Read]
+    let limits: Vec<(String, f64)> = [Limit::Fma(DType::F32), Limit::Fma(DType::F64), Limit::Read, Limit::Amx]
         .into_iter()
         .map(|limit| {
             let turn = |_| limit.measure(&queue.pool, threads, &memory);

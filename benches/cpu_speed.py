@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Our CPU kernels beside everything else, as the goals want it: fresh processes, paired ratios, limits in the rotation.
+
+  cpu_speed.py BINARY SHAPES.csv [--processes 5] [--rounds 20] [--threads 1,2] [--best fma=355,amx=4650]
+               [--seconds S] --record DIR
+
+Every process runs `gemwright bench` over the shapes of one element type, plain and then with weights laid out
+beforehand. The figure of a product is the median over the processes of the paired ratio of ours to the best other of that
+process; a group's is the geometric mean. `--best` gives what the machine has shown with two threads, in
+G/s: a process whose limit loops do not reach 90 % of it (p10; half of it on one thread) is kept in the raw times,
+named, and left out of the figures. --seconds stops after that time with what there is. DIR gets raw.json (all times), figures.csv and groups.csv.
+"""
+import argparse
+import csv
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[round((len(ordered) - 1) * share)]
+
+
+def bench(binary, rows, dtype, threads, rounds, prepacked):
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        writer = csv.writer(file)
+        writer.writerow(["M", "N", "K", "flags"])
+        writer.writerows([row["M"], row["N"], row["K"], row["flags"]] for row in rows)
+        file.flush()
+        words = [binary, "bench", file.name, "--dtype", dtype, "--threads", str(threads), "--rounds", str(rounds)]
+        words += ["--format", "json", "--quiet"] + (["--prepacked"] if prepacked else [])
+        done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def reached(product, threads, best):
+    """The least share of what the machine has shown that a limit loop reached here, and which."""
+    least = (1.0, "")
+    for limit in product["limits"]:
+        name = "fma" if limit["name"] == "limit.fma-f32" else "amx" if "amx" in limit["name"] else None
+        if name in best and limit["values"]:
+            share = quantile(limit["values"], 0.9) / 1e9 / (best[name] * threads / 2)
+            least = min(least, (share, name))
+    return least
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("shapes")
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--best", default="")
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--record", required=True)
+    options = parser.parse_args()
+    best = {name: float(value) for name, value in (pair.split("=") for pair in options.best.split(",") if pair)}
+    shapes = list(csv.DictReader(open(options.shapes)))
+    begin, raw, figures = time.monotonic(), [], {}
+    for process in range(options.processes):
+        for threads in map(int, options.threads.split(",")):
+            for dtype in sorted({row["dtype"] for row in shapes}):
+                rows = [row for row in shapes if row["dtype"] == dtype]
+                for prepacked in (False, True):
+                    if time.monotonic() - begin > options.seconds:
+                        break
+                    answer = bench(options.binary, rows, dtype, threads, options.rounds, prepacked)
+                    raw.append({"process": process, "prepacked": prepacked, **answer})
+                    for row, product in zip(rows, answer["products"]):
+                        share, limit = reached(product, threads, best)
+                        key = (row["group"], dtype, threads, prepacked, row["M"], row["N"], row["K"], row["flags"])
+                        figures.setdefault(key, []).append((product, share, limit))
+                    print(f"process {process}, {dtype}, {threads} threads, prepacked {prepacked}", file=sys.stderr)
+    os.makedirs(options.record, exist_ok=True)
+    with open(os.path.join(options.record, "raw.json"), "w") as file:
+        json.dump(raw, file)
+    groups = {}
+    with open(os.path.join(options.record, "figures.csv"), "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["group", "dtype", "threads", "prepacked", "M", "N", "K", "flags", "processes", "counted", "ratio",
+                         "least", "largest", "best other", "ours p10 GFLOP/s", "share of limit p10", "limit loops p10"])
+        for key, found in figures.items():
+            counted = [one for one in found if one[1] >= 0.9] if best else found
+            used = counted or found
+            ratios = [one[0]["ratio"] for one in used if one[0]["ratio"]]
+            flops = 2 * math.prod(map(int, key[4:7]))
+            own = [min(quantile(t["values"], 0.1) for t in one[0]["seconds"] if t["own"]) for one in used]
+            limits = [least_time(one[0], flops) for one in used]
+            others = [min((t for t in one[0]["seconds"] if not t["own"] and t["values"]), default={"name": ""},
+                          key=lambda t: statistics.median(t["values"]))["name"] for one in used]
+            ratio = statistics.median(ratios) if ratios else None
+            share = statistics.median(limit / mine for limit, mine in zip(limits, own))
+            writer.writerow([*key, len(found), len(counted), *(f"{x:.3f}" if x else "" for x in
+                             (ratio, min(ratios, default=0), max(ratios, default=0))), statistics.mode(others),
+                             f"{flops / statistics.median(own) / 1e9:.1f}", f"{share:.3f}",
+                             f"{min(one[1] for one in found):.2f}"])
+            if ratio:
+                groups.setdefault(key[:4], []).append((ratio, share, len(counted)))
+    with open(os.path.join(options.record, "groups.csv"), "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["group", "dtype", "threads", "prepacked", "products", "geomean", "least", "share of limit p10",
+                         "counted processes"])
+        for key, found in groups.items():
+            mean = [math.exp(statistics.fmean(math.log(one[i]) for one in found)) for i in (0, 1)]
+            writer.writerow([*key, len(found), f"{mean[0]:.3f}", f"{min(one[0] for one in found):.3f}", f"{mean[1]:.3f}",
+                             min(one[2] for one in found)])
+    print(open(os.path.join(options.record, "groups.csv")).read())
+
+
+def least_time(product, flops):
+    """Seconds by the limits of the same rotation."""
+    rate = {limit["name"].split("-")[0]: quantile(limit["values"], 0.9) for limit in product["limits"]}
+    size = 8 if product["dtype"] == "f64" else 4
+    m, n, k = product["m"], product["n"], product["k"]
+    bytes_read = size * (m * k + k * n + m * n) / rate["limit.read"] if product["cold"] else 0
+    return max(flops / rate["limit.fma"], bytes_read)
+
+
+if __name__ == "__main__":
+    main()
