@@ -13,7 +13,7 @@ use crate::packed::PackedJob;
 use crate::pool::{Counter, Pool, Rounds};
 use crate::scratch::{Scratch, Space};
 use crate::simd::Element;
-use crate::strip::{against, height, lay, onto, room};
+use crate::strip::{against, height, lay, room};
 use crate::target::Target;
 
 /// Steps of k in a block at most: long, since every block reads and writes the sums anew, and a strip of A must
@@ -212,7 +212,8 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
                     against::<S>((strip, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
                         0 => target.part(i, j, k0),
                         _ => {
-                            let (row, alpha, beta) = (width as isize, S::T::ONE, onto(k0 == 0));
+                            let (row, alpha, beta) =
+                                (width as isize, S::T::ONE, if k0 == 0 { S::T::ZERO } else { S::T::ONE });
                             Out { ptr: sums.add(j), row, col: 1, alpha, beta }
                         }
                     });

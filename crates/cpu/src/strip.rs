@@ -108,8 +108,3 @@ unsafe fn ask<S: Tiles>(out: &Out<S::T>, (rows, width): (usize, usize)) {
         }
     }
 }
-
-/// One, for a first block of k that is computed aside, or nothing for it to be added to.
-pub fn onto<T: Element>(first: bool) -> T {
-    if first { T::ZERO } else { T::ONE }
-}

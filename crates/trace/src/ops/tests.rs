@@ -200,6 +200,7 @@ fn movement() {
 }
 
 /// What `aten::index` moves by the grid of its kernel.
+#[allow(clippy::needless_pass_by_value)]
 fn indexed(sizes: serde_json::Value, kernel: &str, grid: [u64; 3]) -> Option<f64> {
     let arguments = given(&sizes, &[BF16, ""], &["", ""]);
     cost("aten::index", &arguments, Launch { kernel, grid: Some(grid) }).unwrap().ok().map(|cost| cost.bytes)

@@ -41,13 +41,19 @@ impl Group<'_> {
     }
 }
 
+/// What makes calls one row: name, category, who, arguments, bytes moved.
+type Row = (Option<u32>, &'static str, u32, u32, Option<u64>);
+
 /// What a call costs. `Err(None)`: there is no model; `Err(Some)`: there is one, which cannot read this call.
 type Priced = Result<Arc<Cost>, Option<String>>;
+
+/// Name and arguments of an operation, and its kernel's name and facts where those tell.
+type Asked = (u32, u32, Option<(u32, u32)>);
 
 /// Models, cached by name and arguments, and by the kernel's name and facts where those tell.
 struct Models<'x, 't, T> {
     analysis: &'x Analysis<'t, T>,
-    known: Map<(u32, u32, Option<(u32, u32)>), Priced>,
+    known: Map<Asked, Priced>,
 }
 
 impl<T: Time> Models<'_, '_, T> {
@@ -110,7 +116,7 @@ fn groups<'x, T: Time>(analysis: &'x Analysis<'_, T>) -> Vec<Group<'x>> {
         };
         list[place].1.push(gpu);
     }
-    let mut places: Map<(Option<u32>, &'static str, u32, u32, Option<u64>), usize> = Map::default();
+    let mut places: Map<Row, usize> = Map::default();
     let mut groups: Vec<Group> = Vec::new();
     for (owner, kernels) in list {
         let event = match owner {
