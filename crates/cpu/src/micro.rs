@@ -163,7 +163,7 @@ pub unsafe fn write<S: Simd>(sums: *const S::T, width: usize, (rows, cols): (usi
 /// The same to where columns are the far ones.
 ///
 /// # Safety
-/// As for [`write`].
+/// As for [`write()`].
 unsafe fn write_turned<T: Element>(sums: *const T, width: usize, (rows, cols): (usize, usize), out: Out<T>) {
     for j in 0..cols {
         let to = out.ptr.wrapping_offset(j as isize * out.col);

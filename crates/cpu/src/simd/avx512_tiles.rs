@@ -9,69 +9,19 @@ use crate::micro::{Ahead, Sums};
 use std::arch::asm;
 
 /// One row of a step: both vectors of B by one element of A, out of memory or out of a register.
+#[rustfmt::skip]
 macro_rules! row {
     (wide, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, memory) => {
         concat!(
-            "vfmadd231p",
-            $p,
-            " zmm",
-            $lo,
-            ", zmm0, [{a}+",
-            $size,
-            "*(",
-            $mr,
-            "*",
-            $u,
-            "+",
-            $i,
-            ")]{{",
-            $to,
-            "}}\n",
-            "vfmadd231p",
-            $p,
-            " zmm",
-            $hi,
-            ", zmm1, [{a}+",
-            $size,
-            "*(",
-            $mr,
-            "*",
-            $u,
-            "+",
-            $i,
-            ")]{{",
-            $to,
-            "}}"
+            "vfmadd231p", $p, " zmm", $lo, ", zmm0, [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]{{", $to, "}}\n",
+            "vfmadd231p", $p, " zmm", $hi, ", zmm1, [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]{{", $to, "}}",
         )
     };
-    (wide, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, $register:literal) => {
+    (wide, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, $held:literal) => {
         concat!(
-            "vbroadcasts",
-            $p,
-            " zmm",
-            $register,
-            ", [{a}+",
-            $size,
-            "*(",
-            $mr,
-            "*",
-            $u,
-            "+",
-            $i,
-            ")]\n",
-            "vfmadd231p",
-            $p,
-            " zmm",
-            $lo,
-            ", zmm0, zmm",
-            $register,
-            "\n",
-            "vfmadd231p",
-            $p,
-            " zmm",
-            $hi,
-            ", zmm1, zmm",
-            $register
+            "vbroadcasts", $p, " zmm", $held, ", [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]\n",
+            "vfmadd231p", $p, " zmm", $lo, ", zmm0, zmm", $held, "\n",
+            "vfmadd231p", $p, " zmm", $hi, ", zmm1, zmm", $held,
         )
     };
     (narrow, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, $how:tt) => {
@@ -80,23 +30,12 @@ macro_rules! row {
 }
 
 /// The vectors of B of a step, and the lines it will want.
+#[rustfmt::skip]
 macro_rules! columns {
     (wide, $p:literal, $u:literal) => {
         concat!(
-            "vmovup",
-            $p,
-            " zmm0, [{b}+128*",
-            $u,
-            "]\nvmovup",
-            $p,
-            " zmm1, [{b}+128*",
-            $u,
-            "+64]\n",
-            "prefetcht0 [{b}+128*",
-            $u,
-            "+1024]\nprefetcht0 [{b}+128*",
-            $u,
-            "+1088]"
+            "vmovup", $p, " zmm0, [{b}+128*", $u, "]\nvmovup", $p, " zmm1, [{b}+128*", $u, "+64]\n",
+            "prefetcht0 [{b}+128*", $u, "+1024]\nprefetcht0 [{b}+128*", $u, "+1088]",
         )
     };
     (narrow, $p:literal, $u:literal) => {
@@ -104,25 +43,19 @@ macro_rules! columns {
     };
 }
 
-/// A row of sums from where it may have begun, and to its place.
+/// A row of sums from where it may have begun.
+#[rustfmt::skip]
 macro_rules! begun {
     (wide, $p:literal, $lo:literal, $hi:literal) => {
-        concat!(
-            "vmovup",
-            $p,
-            " zmm",
-            $lo,
-            ", [{quarter}]\nvmovup",
-            $p,
-            " zmm",
-            $hi,
-            ", [{quarter}+64]\nadd {quarter}, {to_row}"
-        )
+        concat!("vmovup", $p, " zmm", $lo, ", [{quarter}]\nvmovup", $p, " zmm", $hi, ", [{quarter}+64]\nadd {quarter}, {to_row}")
     };
     (narrow, $p:literal, $lo:literal, $hi:literal) => {
         concat!("vmovup", $p, " zmm", $lo, ", [{quarter}]\nadd {quarter}, {to_row}")
     };
 }
+
+/// A row of sums to its place.
+#[rustfmt::skip]
 macro_rules! stored {
     (wide, $p:literal, $lo:literal, $hi:literal) => {
         concat!("vmovup", $p, " [{to}], zmm", $lo, "\nvmovup", $p, " [{to}+64], zmm", $hi, "\nadd {to}, {to_row}")
@@ -189,6 +122,8 @@ macro_rules! tile {
                     "jnz 6b",
                     "4:",
                     $(stored!($form, $p, $lo, $hi),)+
+                    // What is left in the upper halves would slow every older instruction down that comes after.
+                    "vzeroupper",
                     a = inout(reg) strip => _,
                     b = inout(reg) panel => _,
                     to = inout(reg) sums.ptr => _,
