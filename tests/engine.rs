@@ -43,7 +43,7 @@ fn bench_measures_a_product_and_a_model() {
     let product = &answer["products"][0];
     assert_eq!(product["flags"], "TN");
     assert_eq!(product["seconds"][0]["values"].as_array().map(Vec::len), Some(3));
-    assert_eq!(product["limits"].as_array().map(Vec::len), Some(2));
+    assert_eq!(product["limits"].as_array().map(Vec::len), Some(3));
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-record");
     let words = ["bench", "gpt2", "--layers", "1", "--phase", "prefill", "--seq", "8", "--logits", "last"];
     let more = ["--against", "none", "--rounds", "2", "--record", folder.to_str().unwrap()];
