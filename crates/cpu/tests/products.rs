@@ -108,7 +108,7 @@ fn products_of_every_kernel() {
     }
     cases.extend([(9, 1030, 1100), (130, 530, 1029), (5, 2000, 700), (2000, 5, 700), (70, 900, 513)]);
     // Several blocks of k and of columns; sums so long that they are cut.
-    cases.extend([(120, 700, 2100), (250, 290, 1500), (20, 40, 9000), (3, 5, 20000), (1, 1, 70000), (14, 32, 8200)]);
+    cases.extend([(40, 300, 1100), (20, 40, 9000), (3, 5, 20000), (1, 1, 70000), (14, 32, 8200)]);
     for kernel in Kernel::present() {
         for &case in &cases {
             match kernel.dtype {
@@ -122,7 +122,7 @@ fn products_of_every_kernel() {
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
     let mut random = Random(3);
-    for (m, n, k) in [(150, 700, 1200), (100, 600, 2100), (20, 40, 9000), (40, 300, 3000)] {
+    for (m, n, k) in [(150, 300, 1200), (100, 600, 2100), (20, 40, 9000)] {
         let a: Vec<f32> = (0..m * k).map(|_| random.next() as f32).collect();
         let b: Vec<f32> = (0..k * n).map(|_| random.next() as f32).collect();
         for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::F32) {
