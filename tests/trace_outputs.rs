@@ -132,12 +132,18 @@ fn a_folder_that_cannot_be_written_is_named() {
     }
 }
 
-/// Every file of a folder by its name.
+/// Every file of a folder, and of the folders in it, by its name.
 fn files(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|path| path.is_file());
-    entries
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_string(), std::fs::read(&path).unwrap()))
-        .collect()
+    let mut found = std::collections::BTreeMap::new();
+    for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        if path.is_dir() {
+            found.extend(files(&path).into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+        } else {
+            found.insert(name, std::fs::read(&path).unwrap());
+        }
+    }
+    found
 }
 
 /// Ranks reduced one by one and joined in any order are the same to the byte as read all at once.
@@ -162,19 +168,15 @@ fn mapped_and_joined_is_read_at_once() {
         let parts: Vec<String> = ranks.iter().map(|rank| part(*rank)).collect();
         let csv = |folder: &Path| ["--csv".to_string(), folder.display().to_string()];
         let words = |list: &[String], folder: &Path| [list, &csv(folder)].concat();
-        if ranks.len() > 1 {
-            let words = words(&traces, &at_once);
-            assert_eq!(run(&words.iter().map(String::as_str).collect::<Vec<_>>()).0, Some(0));
-        }
+        let read = words(&traces, &at_once);
+        assert_eq!(run(&read.iter().map(String::as_str).collect::<Vec<_>>()).0, Some(0));
         let words = [vec!["join".to_string()], words(&parts, &joined)].concat();
         let (code, text, message) = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(code, Some(0), "{message}");
         assert!(text.starts_with(&format!("{} ranks", ranks.len())), "{text}");
         let joined = files(&joined);
-        assert!(joined.len() >= 8, "{:?}", joined.keys());
-        if ranks.len() > 1 {
-            assert!(files(&at_once) == joined, "{ranks:?}: {:?}", joined.keys());
-        }
+        assert!(joined.len() >= 8 * ranks.len(), "{:?}", joined.keys());
+        assert!(files(&at_once) == joined, "{ranks:?}: {:?}", joined.keys());
     }
     let (code, _, message) = run(&["join", &trace(0)]);
     assert!(code == Some(2) && message.contains("no parquet file"), "{message}");

@@ -4,6 +4,7 @@
 use crate::analysis::Analysis;
 use crate::event::Category;
 use crate::fast::Map;
+use crate::kept::{table_of, text_of};
 use crate::ranks::{Ranks, facts_of};
 use crate::scan::unescaped;
 use crate::tables::{Frame, Timeline, number};
@@ -27,6 +28,8 @@ const OPERATION: &str = "operation";
 const KERNEL: &str = "kernel";
 const TIMELINE: &str = "timeline";
 const GPUS: &str = "gpus";
+/// A table of the rank's own: its folder, its place, its name, itself.
+const TABLE: &str = "table";
 
 /// What one rank, or several, have to tell.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -76,6 +79,16 @@ impl Partial {
         Partial { records }
     }
 
+    /// With the tables of the rank's own, and the folder they belong into.
+    pub fn with_tables(mut self, folder: &str, tables: &[(String, Table)]) -> Partial {
+        let rank = self.records.first().map_or(0, |record| record.rank);
+        for (place, (name, table)) in tables.iter().enumerate() {
+            let key = [folder.to_string(), format!("{place:04}"), name.clone(), text_of(table)].map(Some).to_vec();
+            self.records.push(Record { kind: TABLE.into(), rank, key, start: 0, duration: 0, count: 1 });
+        }
+        self
+    }
+
     /// As a table, to be kept.
     pub fn table(&self) -> Table {
         let mut table = Table::new(&COLUMNS);
@@ -122,8 +135,17 @@ impl Partial {
     }
 }
 
-/// The tables of all ranks together, whatever the order they come in.
-pub fn join(partials: Vec<Partial>) -> Vec<(String, Table)> {
+/// What ranks have to tell together.
+#[derive(Debug, Clone, Default)]
+pub struct Joined {
+    /// Tables of all of them.
+    pub tables: Vec<(String, Table)>,
+    /// Tables of each, where its part has them, with the folder they belong into.
+    pub ranks: Vec<(String, Vec<(String, Table)>)>,
+}
+
+/// Ranks put together, whatever the order they come in.
+pub fn join(partials: Vec<Partial>) -> Joined {
     let mut records: Vec<Record> = partials.into_iter().flat_map(|partial| partial.records).collect();
     records.sort();
     let mut list = exchanges(&records).tables();
@@ -131,7 +153,18 @@ pub fn join(partials: Vec<Partial>) -> Vec<(String, Table)> {
     list.push(("ops_by_rank".into(), spread(&records, OPERATION, &["name", "op category"])));
     list.push(("kernels_by_rank".into(), spread(&records, KERNEL, &["Kernel name"])));
     list.retain(|(_, table)| !table.rows.is_empty());
-    list
+    let ranks = by_rank(of(&records, TABLE)).into_values().flat_map(|list| own_tables(&list)).collect();
+    Joined { tables: list, ranks }
+}
+
+/// The tables one rank brought along, in their order.
+fn own_tables(records: &[&Record]) -> Vec<(String, Vec<(String, Table)>)> {
+    let mut folders: BTreeMap<&str, Vec<(String, Table)>> = BTreeMap::new();
+    for record in records {
+        let [Some(folder), _, Some(name), Some(text)] = record.key.as_slice() else { continue };
+        folders.entry(folder).or_default().extend(table_of(text).map(|table| (name.clone(), table)));
+    }
+    folders.into_iter().map(|(folder, tables)| (folder.to_string(), tables)).collect()
 }
 
 fn of<'r>(records: &'r [Record], kind: &'static str) -> impl Iterator<Item = &'r Record> {

@@ -90,14 +90,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut folders = Vec::new();
     let mut parts = Vec::new();
     for (file, rank) in files.iter().zip(rank_numbers(&files)) {
-        let folder = if single { PathBuf::new() } else { folder_of(file, &mut folders) };
+        let folder = if single { PathBuf::new() } else { free_folder(&folder_of(file), &mut folders) };
         let trace = observe(file, reading(args), args.output.quiet)?;
         answers.push((file, one(args, file, &folder, &trace)?));
         if !single {
             parts.push(Partial::of(rank, &Analysis::new(&trace, Mode::Exact)));
         }
     }
-    let together = join(parts);
+    let together = join(parts).tables;
     if !single {
         args.tables.write(Path::new(""), &together)?;
     }
@@ -140,15 +140,15 @@ fn ranks(args: &Args, files: &[PathBuf]) -> Result<(), Error> {
 }
 
 /// The chip that was asked for, or the one the trace names; a warning where neither is known.
-fn chip(args: &Args, trace: &Trace) -> Result<Option<Chip>, Error> {
-    if let Some(name) = &args.on {
+pub fn chip(on: Option<&String>, trace: &Trace, warn: impl Fn(String)) -> Result<Option<Chip>, Error> {
+    if let Some(name) = on {
         return Ok(chips(std::slice::from_ref(name))?.into_iter().next());
     }
     let Some(device) = trace.devices.first() else { return Ok(None) };
     let found = Catalog::builtin().recognise(&device.name, device.units, device.memory).cloned();
     if found.is_none() {
         let name = if device.name.is_empty() { "without a name" } else { device.name.as_str() };
-        args.output.warn(&[format!("the trace's GPU ({name}) is not in the catalog: no roofs; --on CHIP gives one")]);
+        warn(format!("the trace's GPU ({name}) is not in the catalog: no roofs; --on CHIP gives one"));
     }
     Ok(found)
 }
@@ -181,13 +181,24 @@ fn traces(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// A folder for the tables of one file of several, named like it.
-fn folder_of(file: &Path, taken: &mut Vec<String>) -> PathBuf {
+pub fn folder_of(file: &Path) -> String {
     let name = file.file_name().map_or("stdin".into(), |n| n.to_string_lossy().into_owned());
-    let stem = name.split('.').next().filter(|s| !s.is_empty()).unwrap_or("trace").to_string();
-    let numbered = std::iter::once(stem.clone()).chain((2..).map(|i| format!("{stem}-{i}")));
-    let free = numbered.into_iter().find(|name| !taken.contains(name)).unwrap_or(stem);
+    name.split('.').next().filter(|s| !s.is_empty()).unwrap_or("trace").to_string()
+}
+
+/// The folder itself, or with a number where there is one of that name.
+pub fn free_folder(stem: &str, taken: &mut Vec<String>) -> PathBuf {
+    let numbered = std::iter::once(stem.to_string()).chain((2..).map(|i| format!("{stem}-{i}")));
+    let free = numbered.into_iter().find(|name| !taken.contains(name)).unwrap_or_default();
     taken.push(free.clone());
     PathBuf::from(free)
+}
+
+/// All tables of a trace, held against a chip where there is one, and what was wrong with it.
+pub fn tables_of(analysis: &Analysis<'_, i64>, chip: Option<&Chip>) -> Tables {
+    let mut tables = all(analysis, chip);
+    tables.extend(problem_table(analysis).map(|table| ("problems".to_string(), table)));
+    tables
 }
 
 fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer, Error> {
@@ -201,8 +212,8 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
         let text = report::workload_json(&workload, None, None, calls::settings(&analysis))?;
         write(path, format!("{text}\n").as_bytes())?;
     }
-    let chip = chip(args, trace)?;
-    let mut tables = all(&analysis, chip.as_ref());
+    let chip = chip(args.on.as_ref(), trace, |text| args.output.warn(&[text]))?;
+    let mut tables = tables_of(&analysis, chip.as_ref());
     if args.by == Some(By::Module) {
         tables.push(("by_module".into(), by_module(&analysis)));
         if !trace.events.iter().any(|e| e.category == Category::Module) {
@@ -210,7 +221,6 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
             args.output.warn(&[cure.to_string()]);
         }
     }
-    tables.extend(problem_table(&analysis).map(|table| ("problems".to_string(), table)));
     answer(args, file, folder, &analysis, &tables)
 }
 

@@ -1,11 +1,12 @@
 //! Traces of many ranks: each reduced on its own, and put together.
 
+use super::trace::{chip, folder_of, free_folder, tables_of};
 use super::trace_files::{TableFiles, Tables, json_tables, write};
 use crate::error::Error;
 use crate::observed::observe;
 use crate::output::{Format, OutputArgs};
 use gemwright_report as report;
-use gemwright_trace::{Analysis, Mode, Partial, Reading, join};
+use gemwright_trace::{Analysis, Joined, Mode, Partial, Reading, join};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,9 @@ pub struct MapArgs {
     /// The rank it is of [default: the last number in the file's name, else 0]
     #[arg(long, value_name = "N")]
     rank: Option<usize>,
+    /// The chip it ran on, for the roofs [default: as the trace says]
+    #[arg(long, value_name = "CHIP")]
+    on: Option<String>,
     /// Where the part goes
     #[arg(short, long, value_name = "PART.parquet")]
     output: PathBuf,
@@ -56,7 +60,14 @@ pub fn run(action: &Action) -> Result<(), Error> {
 fn map(args: &MapArgs) -> Result<(), Error> {
     let trace = observe(&args.file, Reading { low_memory: true, ..Reading::default() }, args.quiet)?;
     let rank = args.rank.or_else(|| rank_of(&args.file)).unwrap_or(0);
-    let part = Partial::of(rank, &Analysis::new(&trace, Mode::Exact));
+    let analysis = Analysis::new(&trace, Mode::Exact);
+    let warn = |text: String| {
+        if !args.quiet {
+            eprintln!("warning: {text}");
+        }
+    };
+    let tables = tables_of(&analysis, chip(args.on.as_ref(), &trace, warn)?.as_ref());
+    let part = Partial::of(rank, &analysis).with_tables(&folder_of(&args.file), &tables);
     let wrong = |why: String| Error::File { path: args.output.display().to_string(), why };
     write(&args.output, &report::parquet(&part.table()).map_err(wrong)?)
 }
@@ -69,8 +80,20 @@ fn joined(args: &JoinArgs) -> Result<(), Error> {
         let table = report::from_parquet(bytes).map_err(wrong)?;
         parts.push(Partial::from_table(&table).map_err(wrong)?);
     }
-    let tables = join(parts);
-    args.files.write(Path::new(""), &tables)?;
+    let Joined { tables, ranks } = join(parts);
+    // One rank alone has nothing beside its own tables, as when its trace is read.
+    let alone = ranks.len() == 1 && args.parts.len() == 1;
+    if args.files.xlsx.is_some() && !alone {
+        return Err(Error::Usage("--xlsx holds one trace: give one PART, or --csv DIR".into()));
+    }
+    let mut folders = Vec::new();
+    for (folder, own) in &ranks {
+        let folder = if alone { PathBuf::new() } else { free_folder(folder, &mut folders) };
+        args.files.write(&folder, own)?;
+    }
+    if !alone {
+        args.files.write(Path::new(""), &tables)?;
+    }
     match args.output.format {
         Format::Json => args.output.write(&json!({"format": 1, "tables": json_tables(&tables)}).to_string()),
         _ => args.output.write(&screen(&args.output, args.parts.len(), &tables)),
