@@ -10,10 +10,11 @@ use crate::matrix::Mat;
 use crate::micro::{Ahead, Out, write};
 use crate::pack::pack_columns;
 use crate::packed::PackedJob;
-use crate::pool::{Counter, Pool, Rounds};
+use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
 use crate::simd::Element;
-use crate::strip::{against, height, lay, room};
+use crate::small::{is_small, small};
+use crate::strip::{Left, against, height, lay, left, lying_height, room};
 use crate::target::Target;
 
 /// Steps of k in a block at most: long, since every block reads and writes the sums anew, and a strip of A must
@@ -24,7 +25,12 @@ const fn most_steps<T>() -> usize {
 
 /// Steps of a block of k: equal blocks, by k alone, since they decide the order of sums.
 pub fn steps<T>(k: usize) -> usize {
-    k.div_ceil(k.div_ceil(most_steps::<T>()).max(1)).max(1)
+    equal(k, most_steps::<T>())
+}
+
+/// The size of equal parts of `whole`, none above `most`.
+fn equal(whole: usize, most: usize) -> usize {
+    whole.div_ceil(whole.div_ceil(most).max(1)).max(1)
 }
 
 /// Bytes that packed columns may take of the second-level cache.
@@ -35,6 +41,9 @@ fn share_of_cache() -> usize {
 /// Packs B by columns and lays strips of A against them.
 pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (n, k) = job.b.transposed().extents();
+    if is_small::<S>(&job.a, n, threads) {
+        return small::<S>(job.a, &Source::Plain(job.b), (job.target(), n), (pool, threads), scratch);
+    }
     let bytes = k * n.next_multiple_of(S::PANEL) * size_of::<S::T>();
     if bytes <= share_of_cache() && (n <= MOST_PANELS * S::PANEL && k > most_steps::<S::T>() || job.c.col != 1) {
         few_columns::<S>(job, pool, threads, scratch);
@@ -50,6 +59,9 @@ const MOST_PANELS: usize = 4;
 /// Columns that somebody packed before.
 pub fn packed_columns<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (n, (m, k), kc) = (job.c.extents().1, job.a.extents(), job.b.steps());
+    if is_small::<S>(&job.a, n, threads) && k <= kc {
+        return small::<S>(job.a, &Source::Packed(job.b), (job.target(), n), (pool, threads), scratch);
+    }
     let all = m.next_multiple_of(height(m, S::HEIGHT)) * k * size_of::<S::T>();
     if m <= MOST_ROWS && all <= share_of_cache() * 3 / 2 {
         few_rows::<S>(job, pool, threads, scratch);
@@ -63,7 +75,7 @@ pub fn packed_columns<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: 
 const MOST_ROWS: usize = 96;
 
 /// Where packed columns come from.
-enum Source<'a, T> {
+pub enum Source<'a, T> {
     Plain(Mat<'a, T>),
     Packed(&'a crate::packed::Packed<T>),
 }
@@ -143,7 +155,9 @@ fn by_blocks<S: Tiles>(
                                 Ahead::share(strip.add(room(mr, steps)), room(mr, steps), panels, steps)
                             }
                         };
-                        against::<S>((strip, rows), steps, (packed, cols), next, |j| target.part(i, j0 + j, k0));
+                        against::<S>((Left::Laid(strip), rows), steps, (packed, cols), next, |j| {
+                            target.part(i, j0 + j, k0)
+                        });
                     }
                 }
                 working.finish();
@@ -166,20 +180,24 @@ fn ahead_of<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), k0: usize, 
     Ahead::rows(a.at(from + first, k0), a.row, last - first)
 }
 
-/// Few columns: they are packed once for all of k, and a strip runs along all of it. Where columns of C are not
-/// neighbours the strip's result is computed aside and turned at the end.
+/// Few columns: they are packed once for all of k, and a strip of A, read where it lies if that can be, runs along all
+/// of it. Where columns of C are not neighbours the strip's result is computed aside and turned at the end.
 fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (m, n, k) = (job.a.rows, job.b.cols, job.a.cols);
-    let (kc, width) = (steps::<S::T>(k), n.next_multiple_of(S::PANEL));
-    let mr = height(m, S::HEIGHT);
+    let (a, b) = (job.a, job.b);
+    let width = n.next_multiple_of(S::PANEL);
+    // Rows that lie where they lie must not push one another out of the first-level cache.
+    let (kc, mr) = match a.col == 1 {
+        true => (equal(k, LYING_BYTES / size_of::<S::T>()), height(m, lying_height::<S>(a.row))),
+        false => (steps::<S::T>(k), height(m, S::HEIGHT)),
+    };
     let aside = if job.c.col == 1 { 0 } else { mr * width };
     let columns = (k * width).next_multiple_of(1024);
     let own = (room(mr, kc) + aside).next_multiple_of(1024);
     scratch.reserve((columns + threads * own) * size_of::<S::T>());
     let (space, target) = (Space::<S::T>::of(scratch), job.target());
-    let (a, b) = (job.a, job.b);
-    let packing = Rounds::new(k.div_ceil(kc) * (width / S::PANEL), threads);
-    let counter = Counter::new(m.div_ceil(mr));
+    let (packing, working) =
+        (Rounds::new(k.div_ceil(kc) * (width / S::PANEL), threads), Rounds::new(m.div_ceil(mr), threads));
     pool.run(threads, &|thread| {
         while let Some(piece) = packing.claim(thread, 0) {
             let (k0, j) = (piece / (width / S::PANEL) * kc, piece % (width / S::PANEL) * S::PANEL);
@@ -196,20 +214,23 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
         let strip = unsafe { space.from(columns + thread * own) };
         // SAFETY: as above; strips have room before it.
         let sums = unsafe { strip.add(room(mr, kc)) };
-        while let Some(block) = counter.claim() {
+        while let Some(block) = working.claim(thread, 0) {
             let i = block * mr;
             let rows = mr.min(m - i);
             for k0 in (0..k).step_by(kc) {
                 let kc = kc.min(k - k0);
                 // SAFETY: 1 as above. 2 all columns are packed. 3 rows i.. of C, and the memory aside, are this thread's.
                 unsafe {
-                    lay::<S>(&a, (i, i + rows, mr), (k0, kc), strip);
+                    let left = left::<S>(&a, (i, rows), (k0, kc), strip);
+                    if matches!(left, Left::Lying(_)) {
+                        S::vectorize(|| ask_rows::<S>(&a, (i + mr, m.min(i + 2 * mr)), (k0, kc)));
+                    }
                     // The same rows further on, or the next ones from their beginning.
                     let next = |j: usize| match k0 + kc < k {
                         true => ahead_of::<S>(&a, (i, m), k0 + kc, n, j),
                         false => ahead_of::<S>(&a, (i + mr, m), 0, n, j),
                     };
-                    against::<S>((strip, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
+                    against::<S>((left, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
                         0 => target.part(i, j, k0),
                         _ => {
                             let (row, alpha, beta) =
@@ -223,8 +244,30 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
                 // SAFETY: the strip was computed by this thread, and its rows of C are its own.
                 unsafe { write::<S>(sums, width, (rows, n), target.part(i, 0, 0)) };
             }
+            working.finish();
         }
     });
+}
+
+/// Bytes along k of a block of rows that are read where they lie.
+const LYING_BYTES: usize = 2048;
+/// Bytes of a row that a tile asks for ahead of what it reads, so that the first ones of a row are nobody's.
+const FIRST_BYTES: usize = 512;
+
+/// Asks for the first lines of rows, all of them in the course of k: a share for the block k0.. of `kc` steps.
+///
+/// # Safety
+/// `S` is available, and this is inlined into code compiled for it.
+#[inline(always)]
+unsafe fn ask_rows<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), (k0, kc): (usize, usize)) {
+    let line = 64 / size_of::<S::T>();
+    let lines = FIRST_BYTES / 64;
+    for i in from..to {
+        for at in k0 * lines / a.cols..(k0 + kc) * lines / a.cols {
+            // SAFETY: by the contract; what is asked for need not be there.
+            unsafe { S::prefetch(a.at(i, 0).wrapping_add(at * line)) };
+        }
+    }
 }
 
 /// Few rows: they are laid out once, strip by strip for each block of k, and threads stream packed columns past them.
@@ -264,7 +307,7 @@ fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scr
                     // SAFETY: 1 as above. 2 laid out before, by whomever. 3 columns j.. of C are this thread's.
                     unsafe {
                         let laid = space.from(place(block, strip));
-                        against::<S>((laid, rows), steps, (panel, cols), next, |_| target.part(i, j, k0));
+                        against::<S>((Left::Laid(laid), rows), steps, (panel, cols), next, |_| target.part(i, j, k0));
                     }
                 }
             }

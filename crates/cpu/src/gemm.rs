@@ -6,7 +6,7 @@
 use crate::blocked::{blocked, packed_columns};
 use crate::dot;
 use crate::matrix::{Mat, MatMut};
-use crate::micro::{Out, TileFn, tile};
+use crate::micro::{LyingFn, Out, TileFn, lying, tile};
 use crate::packed::PackedJob;
 use crate::pool::Pool;
 use crate::scratch::Scratch;
@@ -56,12 +56,15 @@ pub trait Tiles: Simd {
     const HEIGHT: usize;
     /// Columns of a panel.
     const PANEL: usize;
-    /// The tile of so many rows, 1 to `HEIGHT`, as wide as a panel or one vector.
+    /// The tile of so many rows, 1 to `HEIGHT`, as wide as a panel or one vector, for a strip that was laid out.
     fn tile(rows: usize, wide: bool) -> TileFn<Self::T>;
+    /// The tile of so many rows, an even number of them, where they lie.
+    fn lying(rows: usize, wide: bool) -> LyingFn<Self::T>;
 }
 
+/// Tables of tiles by height, 2, 4, ... rows, first the wide ones, then the narrow ones.
 macro_rules! tiles {
-    ($simd:ty, $most:literal rows, panels of $panel:expr, $wide:expr, $narrow:expr) => {
+    ($simd:ty, $most:literal rows, panels of $panel:expr, laid $wide:expr, $narrow:expr, lying $wide_lying:expr, $narrow_lying:expr) => {
         impl Tiles for $simd {
             const HEIGHT: usize = $most;
             const PANEL: usize = $panel;
@@ -70,7 +73,19 @@ macro_rules! tiles {
                 let all: [TileFn<Self::T>; $most / 2] = if wide { $wide } else { $narrow };
                 all[(rows - 1) / 2]
             }
+
+            fn lying(rows: usize, wide: bool) -> LyingFn<Self::T> {
+                let all: [LyingFn<Self::T>; $most / 2] = if wide { $wide_lying } else { $narrow_lying };
+                all[(rows - 1) / 2]
+            }
         }
+    };
+    ($simd:ty, $most:literal rows, panels of $panel:literal, vectors $wide:literal or $narrow:literal, heights $($height:literal)+) => {
+        tiles!(
+            $simd, $most rows, panels of $panel,
+            laid [$(tile::<$simd, $height, $wide, $panel>),+], [$(tile::<$simd, $height, $narrow, $panel>),+],
+            lying [$(lying::<$simd, $height, $wide, $panel>),+], [$(lying::<$simd, $height, $narrow, $panel>),+]
+        );
     };
 }
 
@@ -81,42 +96,28 @@ mod tiles_x86 {
     use crate::simd::avx512::{F32x16, F64x8};
     use crate::simd::avx512_tiles::{narrow_f32, narrow_f64, wide_f32, wide_f64};
 
-    macro_rules! heights {
-        ($module:ident) => {
-            [
-                $module::rows2,
-                $module::rows4,
-                $module::rows6,
-                $module::rows8,
-                $module::rows10,
-                $module::rows12,
-                $module::rows14,
-            ]
+    macro_rules! assembled {
+        ($simd:ty, panels of $panel:literal, $wide:ident, $narrow:ident) => {
+            tiles!(
+                $simd, 14 rows, panels of $panel,
+                laid assembled!(rows, $wide), assembled!(rows, $narrow),
+                lying assembled!(lying, $wide), assembled!(lying, $narrow)
+            );
+        };
+        (rows, $m:ident) => {
+            [$m::rows2, $m::rows4, $m::rows6, $m::rows8, $m::rows10, $m::rows12, $m::rows14]
+        };
+        (lying, $m:ident) => {
+            [$m::lying2, $m::lying4, $m::lying6, $m::lying8, $m::lying10, $m::lying12, $m::lying14]
         };
     }
-    tiles!(F32x16, 14 rows, panels of 32, heights!(wide_f32), heights!(narrow_f32));
-    tiles!(F64x8, 14 rows, panels of 16, heights!(wide_f64), heights!(narrow_f64));
-    tiles!(
-        F32x8, 6 rows, panels of 16,
-        [tile::<F32x8, 2, 2, 16>, tile::<F32x8, 4, 2, 16>, tile::<F32x8, 6, 2, 16>],
-        [tile::<F32x8, 2, 1, 16>, tile::<F32x8, 4, 1, 16>, tile::<F32x8, 6, 1, 16>]
-    );
-    tiles!(
-        F64x4, 6 rows, panels of 8,
-        [tile::<F64x4, 2, 2, 8>, tile::<F64x4, 4, 2, 8>, tile::<F64x4, 6, 2, 8>],
-        [tile::<F64x4, 2, 1, 8>, tile::<F64x4, 4, 1, 8>, tile::<F64x4, 6, 1, 8>]
-    );
+    assembled!(F32x16, panels of 32, wide_f32, narrow_f32);
+    assembled!(F64x8, panels of 16, wide_f64, narrow_f64);
+    tiles!(F32x8, 6 rows, panels of 16, vectors 2 or 1, heights 2 4 6);
+    tiles!(F64x4, 6 rows, panels of 8, vectors 2 or 1, heights 2 4 6);
 }
-tiles!(
-    Portable<f32>, 4 rows, panels of 8,
-    [tile::<Portable<f32>, 2, 1, 8>, tile::<Portable<f32>, 4, 1, 8>],
-    [tile::<Portable<f32>, 2, 1, 8>, tile::<Portable<f32>, 4, 1, 8>]
-);
-tiles!(
-    Portable<f64>, 4 rows, panels of 8,
-    [tile::<Portable<f64>, 2, 1, 8>, tile::<Portable<f64>, 4, 1, 8>],
-    [tile::<Portable<f64>, 2, 1, 8>, tile::<Portable<f64>, 4, 1, 8>]
-);
+tiles!(Portable<f32>, 4 rows, panels of 8, vectors 1 or 1, heights 2 4);
+tiles!(Portable<f64>, 4 rows, panels of 8, vectors 1 or 1, heights 2 4);
 
 /// Multiplies on all threads of the program's pool, with memory of its own.
 pub fn gemm<S: Tiles>(job: Job<'_, S::T>) {

@@ -22,6 +22,7 @@ mod packed;
 mod pool;
 mod scratch;
 mod simd;
+mod small;
 mod split;
 mod strip;
 mod target;

@@ -83,6 +83,20 @@ pub struct Sums<T> {
 /// both operands.
 pub type TileFn<T> = unsafe fn(kc: usize, strip: *const T, panel: *const T, ahead: &Ahead, sums: Sums<T>);
 
+/// Rows of A where they lie, contiguous along k.
+#[derive(Clone, Copy)]
+pub struct Rows<T> {
+    pub ptr: *const T,
+    /// Elements from one row to the next.
+    pub row: isize,
+}
+
+/// The same with rows of A where they lie; all of a tile's rows must be there.
+///
+/// # Safety
+/// As for [`TileFn`], with kc elements of every row in place of the strip.
+pub type LyingFn<T> = unsafe fn(kc: usize, rows: Rows<T>, panel: *const T, sums: Sums<T>);
+
 /// The tile for any instruction set: MR rows by NV vectors of panels `WIDTH` columns wide.
 ///
 /// # Safety
@@ -94,35 +108,61 @@ pub unsafe fn tile<S: Simd, const MR: usize, const NV: usize, const WIDTH: usize
     _: &Ahead,
     to: Sums<S::T>,
 ) {
-    // SAFETY: by the contract, and `vectorize` compiles for S.
+    // SAFETY: by the contract; a step of a strip has its rows side by side.
+    unsafe { S::vectorize(|| multiply::<S, MR, NV, WIDTH>(kc, (strip, 1, MR as isize), panel, to)) };
+}
+
+/// The tile of rows where they lie, for any instruction set.
+///
+/// # Safety
+/// As for [`LyingFn`].
+pub unsafe fn lying<S: Simd, const MR: usize, const NV: usize, const WIDTH: usize>(
+    kc: usize,
+    rows: Rows<S::T>,
+    panel: *const S::T,
+    to: Sums<S::T>,
+) {
+    // SAFETY: by the contract; steps of a row are neighbours.
+    unsafe { S::vectorize(|| multiply::<S, MR, NV, WIDTH>(kc, (rows.ptr, rows.row, 1), panel, to)) };
+}
+
+/// Row i of A at step k is at `a + i · row + k · step`.
+///
+/// # Safety
+/// As for [`TileFn`], and this is inlined into code compiled for S.
+#[inline(always)]
+unsafe fn multiply<S: Simd, const MR: usize, const NV: usize, const WIDTH: usize>(
+    kc: usize,
+    (mut a, row, step): (*const S::T, isize, isize),
+    mut b: *const S::T,
+    to: Sums<S::T>,
+) {
+    // SAFETY: by the contract.
     unsafe {
-        S::vectorize(|| {
-            let at = |i: usize, v: usize| to.ptr.offset(i as isize * to.row).add(v * S::LANES);
-            let mut sums = [[S::splat(S::T::ZERO); NV]; MR];
-            if to.adds {
-                for i in 0..MR {
-                    for v in 0..NV {
-                        sums[i][v] = S::load(at(i, v));
-                    }
-                }
-            }
-            let (mut a, mut b) = (strip, panel);
-            for _ in 0..kc {
-                let right: [S::V; NV] = std::array::from_fn(|v| S::load(b.add(v * S::LANES)));
-                for i in 0..MR {
-                    let left = S::splat(*a.add(i));
-                    for v in 0..NV {
-                        sums[i][v] = S::fma(left, right[v], sums[i][v]);
-                    }
-                }
-                (a, b) = (a.add(MR), b.add(WIDTH));
-            }
+        let at = |i: usize, v: usize| to.ptr.offset(i as isize * to.row).add(v * S::LANES);
+        let mut sums = [[S::splat(S::T::ZERO); NV]; MR];
+        if to.adds {
             for i in 0..MR {
                 for v in 0..NV {
-                    S::store(at(i, v), sums[i][v]);
+                    sums[i][v] = S::load(at(i, v));
                 }
             }
-        });
+        }
+        for _ in 0..kc {
+            let right: [S::V; NV] = std::array::from_fn(|v| S::load(b.add(v * S::LANES)));
+            for i in 0..MR {
+                let left = S::splat(*a.offset(i as isize * row));
+                for v in 0..NV {
+                    sums[i][v] = S::fma(left, right[v], sums[i][v]);
+                }
+            }
+            (a, b) = (a.wrapping_offset(step), b.add(WIDTH));
+        }
+        for i in 0..MR {
+            for v in 0..NV {
+                S::store(at(i, v), sums[i][v]);
+            }
+        }
     }
 }
 

@@ -41,8 +41,18 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// So many threads; one at least.
+    /// So many threads; one at least. The system decides where they run.
     pub fn new(threads: usize) -> Pool {
+        Pool::placed(threads, Vec::new())
+    }
+
+    /// A thread for each of these cores, by the system's numbers, each kept on its own; the caller's, which counts as
+    /// the first, is left where it is. Where the system has no such thing, or not that core, threads run anywhere.
+    pub fn on_cores(cores: &[usize]) -> Pool {
+        Pool::placed(cores.len(), cores.to_vec())
+    }
+
+    fn placed(threads: usize, cores: Vec<usize>) -> Pool {
         let shared = Arc::new(Shared {
             sequence: AtomicUsize::new(0),
             state: AtomicUsize::new(0),
@@ -52,18 +62,32 @@ impl Pool {
         });
         let worker = |index: usize| {
             let shared = Arc::clone(&shared);
-            let name = format!("gemwright-{index}");
-            thread::Builder::new().name(name).spawn(move || work(&shared, index))
+            let (name, core) = (format!("gemwright-{index}"), cores.get(index).copied());
+            thread::Builder::new().name(name).spawn(move || {
+                if let Some(core) = core {
+                    stay_on(core);
+                }
+                work(&shared, index);
+            })
         };
         // Where the system gives no more threads, those that are there do.
         let workers = (1..threads.max(1)).map_while(|index| worker(index).ok()).collect();
         Pool { shared, workers, turn: Mutex::new(()) }
     }
 
-    /// One for the whole program, with as many threads as the machine runs at once.
+    /// One for the whole program, with as many threads as the machine runs at once, as `GEMWRIGHT_THREADS` says, or on
+    /// the cores of `GEMWRIGHT_CORES`, a list like `0,2,4`. What cannot be read as a number counts as not said.
     pub fn global() -> &'static Pool {
         static POOL: OnceLock<Pool> = OnceLock::new();
-        POOL.get_or_init(|| Pool::new(thread::available_parallelism().map_or(1, usize::from)))
+        POOL.get_or_init(|| {
+            let said = |name: &str| std::env::var(name).unwrap_or_default();
+            let cores: Result<Vec<usize>, _> = said("GEMWRIGHT_CORES").split(',').map(|c| c.trim().parse()).collect();
+            let all = || thread::available_parallelism().map_or(1, usize::from);
+            match cores {
+                Ok(cores) => Pool::on_cores(&cores),
+                Err(_) => Pool::new(said("GEMWRIGHT_THREADS").trim().parse().unwrap_or_else(|_| all())),
+            }
+        })
     }
 
     /// How many threads there are.
@@ -107,6 +131,23 @@ impl Drop for Pool {
         }
     }
 }
+
+/// Keeps the thread that calls on one core, if the system lets it.
+#[cfg(target_os = "linux")]
+fn stay_on(core: usize) {
+    // SAFETY: a set of bits, for which all 0 is empty; the functions look at it and at nothing else, and a core beyond
+    // its size is not set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if core < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(core, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stay_on(_: usize) {}
 
 fn work(shared: &Shared, index: usize) {
     let mut seen = 0;
@@ -265,6 +306,32 @@ mod tests {
             }
         });
         assert_eq!(last.into_inner(), 250);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn threads_stay_on_the_cores_they_are_given() {
+        // Of cores this process may use, the last; one that no machine has changes nothing.
+        let allowed = || {
+            // SAFETY: a set of bits of the size that is said.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+                (0..libc::CPU_SETSIZE as usize).filter(|core| libc::CPU_ISSET(*core, &set)).collect::<Vec<_>>()
+            }
+        };
+        let here = allowed();
+        let last = here[here.len() - 1];
+        let pool = Pool::on_cores(&[0, last, usize::MAX]);
+        let seen: [Mutex<Vec<usize>>; 3] = Default::default();
+        while seen.iter().any(|seen| seen.lock().unwrap().is_empty()) {
+            pool.run(3, &|thread| {
+                *seen[thread].lock().unwrap() = allowed();
+                // Others have the time to come.
+                thread::sleep(std::time::Duration::from_millis(1));
+            });
+        }
+        assert_eq!(seen.map(|seen| seen.into_inner().unwrap()), [here.clone(), vec![last], here]);
     }
 
     #[test]

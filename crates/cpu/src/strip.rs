@@ -2,7 +2,7 @@
 
 use crate::gemm::Tiles;
 use crate::matrix::Mat;
-use crate::micro::{Ahead, Out, Sums, write};
+use crate::micro::{Ahead, Out, Rows, Sums, write};
 use crate::pack::pack_columns;
 use crate::simd::Element;
 use std::mem::MaybeUninit;
@@ -10,6 +10,17 @@ use std::mem::MaybeUninit;
 /// Equal strips of `rows`, none higher than `most`, each of an even number but the last.
 pub fn height(rows: usize, most: usize) -> usize {
     rows.div_ceil(rows.div_ceil(most).max(1)).next_multiple_of(2).max(2)
+}
+
+/// Rows, `row` elements apart, that may be read side by side where they lie: of those that fall on one another in the
+/// first-level cache no more than it holds beside what else goes through it.
+pub fn lying_height<S: Tiles>(row: isize) -> usize {
+    const WAY: usize = 4096;
+    const TOGETHER: usize = 8;
+    let apart = (row.unsigned_abs() * size_of::<S::T>()).max(1);
+    // The largest power of two in the distance, at least a line: how many different places there are.
+    let places = WAY / (1 << apart.trailing_zeros().min(12)).clamp(64, WAY);
+    S::HEIGHT.min(TOGETHER * places)
 }
 
 /// Elements a strip of `rows` rows and `kc` steps takes.
@@ -51,14 +62,42 @@ const STEPS_AT_ONCE: usize = 16;
 struct Aside([MaybeUninit<u8>; MOST_SUMS]);
 const MOST_SUMS: usize = 16 * 128;
 
+/// Rows of A as a tile takes them.
+#[derive(Clone, Copy)]
+pub enum Left<T> {
+    /// Laid out as a strip.
+    Laid(*const T),
+    /// Where they lie.
+    Lying(Rows<T>),
+}
+
+/// Rows i.. of A, steps k0.., as a tile takes them: where they lie if that can be, else laid out at `to`.
+///
+/// # Safety
+/// As for [`lay`], with room for one strip.
+pub unsafe fn left<S: Tiles>(
+    a: &Mat<'_, S::T>,
+    (i, rows): (usize, usize),
+    (k0, kc): (usize, usize),
+    to: *mut S::T,
+) -> Left<S::T> {
+    if a.col == 1 && rows.is_multiple_of(2) {
+        return Left::Lying(Rows { ptr: a.at(i, k0), row: a.row });
+    }
+    // SAFETY: by the contract.
+    unsafe { lay::<S>(a, (i, i + rows, rows), (k0, kc), to) };
+    Left::Laid(to)
+}
+
 /// A strip against packed columns, panel by panel; `out` gives where a column goes, `ahead` what each panel asks for.
 ///
 /// # Safety
-/// 1. `S` is available; `strip` was laid out with `rows` rows and kc steps.
+/// 1. `S` is available; a strip that was laid out has `rows` rows and kc steps; rows that lie in A are as many, of an
+///    even number, with kc steps each.
 /// 2. `packed` holds kc steps of `cols` columns in panels.
 /// 3. What `out` gives for a column is the thread's own for all rows, as [`write()`] asks.
 pub unsafe fn against<S: Tiles>(
-    (strip, rows): (*const S::T, usize),
+    (left, rows): (Left<S::T>, usize),
     kc: usize,
     (packed, cols): (*const S::T, usize),
     ahead: impl Fn(usize) -> Ahead,
@@ -70,7 +109,7 @@ pub unsafe fn against<S: Tiles>(
     let even = rows.is_multiple_of(2);
     for j in (0..cols).step_by(S::PANEL) {
         let width = S::PANEL.min(cols - j);
-        let (tile, next, out) = (S::tile(rows, width > S::LANES), j + S::PANEL, out(j));
+        let (wide, next, out) = (width > S::LANES, j + S::PANEL, out(j));
         if next < cols {
             // SAFETY: `S` is available; what is asked for need not be there.
             unsafe { S::vectorize(|| ask::<S>(&out, (rows, S::PANEL))) };
@@ -81,11 +120,16 @@ pub unsafe fn against<S: Tiles>(
         // SAFETY: by the contract; j · kc is where the panel begins; there is room for the sums of any tile.
         unsafe {
             let panel = packed.add(j * kc);
-            if whole && plain {
-                let sums = Sums { ptr: out.ptr, row: out.row, adds: out.beta != S::T::ZERO };
-                tile(kc, strip, panel, &ahead(j), sums);
-            } else {
-                tile(kc, strip, panel, &ahead(j), aside);
+            let direct = whole && plain;
+            let sums = match direct {
+                true => Sums { ptr: out.ptr, row: out.row, adds: out.beta != S::T::ZERO },
+                false => aside,
+            };
+            match left {
+                Left::Laid(strip) => S::tile(rows, wide)(kc, strip, panel, &ahead(j), sums),
+                Left::Lying(lying) => S::lying(rows, wide)(kc, lying, panel, sums),
+            }
+            if !direct {
                 write::<S>(aside.ptr, S::PANEL, (rows, width), out);
             }
         }

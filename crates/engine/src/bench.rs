@@ -25,9 +25,9 @@ pub struct Method {
 const LONG: f64 = 0.05;
 /// A pause before every turn: pools of other libraries go on spinning after a call, and would take the cores
 /// of whoever comes next.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(30);
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(12);
 /// Seconds that a turn of a short call is filled up to by repeating it.
-const TURN: f64 = 2e-4;
+const TURN: f64 = 1e-3;
 
 /// Times of one candidate.
 #[derive(Debug, Clone)]
@@ -99,9 +99,35 @@ fn repeats_of(taken: f64) -> usize {
 
 /// Operands of one turn.
 struct Set<T> {
-    a: Vec<T>,
-    b: Vec<T>,
-    out: Vec<T>,
+    a: Lined<T>,
+    b: Lined<T>,
+    out: Lined<T>,
+}
+
+/// Numbers that begin on a line of the cache, as frameworks lay tensors out: candidates whose threads write side by side
+/// would share lines otherwise.
+struct Lined<T> {
+    memory: Vec<T>,
+    first: usize,
+}
+
+impl<T: Element> Lined<T> {
+    fn new(count: usize, mut number: impl FnMut() -> T) -> Lined<T> {
+        let line = 64 / size_of::<T>();
+        let memory: Vec<T> = (0..count + line).map(|_| number()).collect();
+        let past = memory.as_ptr().addr() / size_of::<T>() % line;
+        Lined { memory, first: (line - past) % line }
+    }
+
+    /// To be read; `offset` elements stand before the first.
+    fn read(&self, offset: usize) -> Operand {
+        Operand { region: Region::of(&self.memory), first: self.first + offset }
+    }
+
+    /// To be written.
+    fn write(&mut self, offset: usize) -> Operand {
+        Operand { region: Region::of_mut(&mut self.memory), first: self.first + offset }
+    }
 }
 
 /// Measures a problem with every candidate that takes it; `progress` is told after every round.
@@ -141,7 +167,7 @@ fn measure_as<T: Element>(
     let beyond = Caches::of_this_machine().l3 + (Caches::of_this_machine().l3 >> 2);
     let sets = if cold { beyond.div_ceil(bytes).clamp(2, 64) } else { 1 };
     let mut random = Random::new(1);
-    let mut fill = |n: usize| -> Vec<T> { (0..n).map(|_| T::from_f64(random.number())).collect() };
+    let mut fill = |n: usize| Lined::new(n, || T::from_f64(random.number()));
     let mut sets: Vec<Set<T>> = (0..sets).map(|_| Set { a: fill(a.0), b: fill(b.0), out: fill(out.0) }).collect();
 
     let mut left_out = Vec::new();
@@ -153,9 +179,8 @@ fn measure_as<T: Element>(
             true => sets
                 .iter()
                 .map(|set| {
-                    let weights = Operand { region: Region::of(&set.b), first: b.1 };
                     // SAFETY: `span` made room for every element of b.
-                    unsafe { candidate.prepare_packed(problem, &weights) }
+                    unsafe { candidate.prepare_packed(problem, &set.b.read(b.1)) }
                 })
                 .collect(),
             false => candidate.prepare(problem).map(|plan| vec![plan]),
@@ -199,11 +224,7 @@ fn measure_as<T: Element>(
         let at = turn % sets.len();
         let plan = &plans[at % plans.len()];
         let set = &mut sets[at];
-        let operands = Operands {
-            a: Operand { region: Region::of(&set.a), first: a.1 },
-            b: Operand { region: Region::of(&set.b), first: b.1 },
-            out: Operand { region: Region::of_mut(&mut set.out), first: out.1 },
-        };
+        let operands = Operands { a: set.a.read(a.1), b: set.b.read(b.1), out: set.out.write(out.1) };
         // SAFETY: 1 `span` made room for every element. 2 the vectors are this function's own and apart.
         let _ = unsafe { plan.run(&queue, &operands, Region::NONE) };
     };
@@ -221,8 +242,10 @@ fn measure_as<T: Element>(
     for round in 0..rounds {
         for ((plan, times), repeat) in plans.iter_mut().zip(&repeats) {
             std::thread::sleep(PAUSE);
-            // Threads that sleep are woken outside of what is timed, as they are awake in a run of products.
-            once(plan, &mut sets);
+            // Threads are woken and clocks raised outside of what is timed, as they are in a run of products.
+            for _ in 0..1 + repeat / 4 {
+                once(plan, &mut sets);
+            }
             let begin = Instant::now();
             for _ in 0..*repeat {
                 once(plan, &mut sets);

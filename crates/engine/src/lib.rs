@@ -21,7 +21,7 @@ pub use contract::{Contract, Determinism, Refusal, Strides};
 pub use own::{OwnKernel, own};
 pub use problem::{Layout, Problem};
 pub use safe::{Multiply, MultiplyError};
-pub use worker::{PYTORCH, Worker};
+pub use worker::{PYTORCH, SPINS, Worker};
 
 /// Every candidate that can run here, ours first; libraries that are not here are among the absent.
 pub fn candidates() -> (Vec<Box<dyn Candidate>>, Vec<vendor::Absent>) {

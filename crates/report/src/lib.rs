@@ -1,6 +1,7 @@
 //! Tables and workloads as bytes. Nothing is computed here: what is printed comes from `core`.
 
 mod columns;
+mod dots;
 mod explanation;
 mod number;
 mod render;
@@ -9,6 +10,7 @@ mod workload_json;
 mod xlsx;
 
 pub use columns::{from_parquet, parquet};
+pub use dots::{DotRow, dots_svg};
 pub use explanation::{explanation_json, explanation_text};
 pub use number::{bytes, count, flops, operations, percent, seconds, significant};
 pub use render::{csv, json_rows, markdown, terminal};

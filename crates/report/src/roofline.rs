@@ -60,7 +60,7 @@ const LINE: f64 = 17.0;
 /// Products of a smaller share of the time are counted, not drawn: they would only stretch the axes.
 const LEAST_SHARE: f64 = 0.001;
 /// Colours that colour-blind people tell apart (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+pub(crate) const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 
 struct Axis {
     low: f64,
@@ -117,7 +117,7 @@ impl Canvas {
 }
 
 /// As XML can hold it: no control characters, no markup.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let plain: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}')).collect();
     plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -11,7 +11,7 @@ use gemwright_core::{Cell, DType, Table, Workload};
 use gemwright_cpu::Kernel;
 use gemwright_engine::bench::{Measured, Method, Times, measure};
 use gemwright_engine::vendor::Absent;
-use gemwright_engine::{Candidate, PYTORCH, Problem, Worker, candidates};
+use gemwright_engine::{Candidate, PYTORCH, Problem, SPINS, Worker, candidates};
 use gemwright_report as report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub struct Args {
     /// Turns of every candidate
     #[arg(long, default_value_t = 20, value_name = "N")]
     rounds: usize,
-    /// Keep raw times, machine, versions and the table in this folder
+    /// Keep raw times, machine, versions, the table and a plot in this folder
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -102,7 +102,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     bar.finish_and_clear();
     let table = table(&asked, &measured);
     if let Some(folder) = &args.record {
-        record(folder, &raw(&asked, &measured, &versions(&candidates, &workers), &method), &table)?;
+        let raw = raw(&asked, &measured, &versions(&candidates, &workers), &method);
+        record(folder, &raw, &table, &plot(&asked, &measured, threads))?;
     }
     if args.output.format == Format::Json {
         return args.output.write(&raw(&asked, &measured, &versions(&candidates, &workers), &method).to_string());
@@ -143,15 +144,11 @@ fn name(call: &gemwright_core::Call) -> String {
     if call.module.is_empty() { short_name(call) } else { call.module.to_string() }
 }
 
-/// Settings that libraries read when they are opened: their threads must not go on spinning when another candidate
-/// has its turn, and there are as many as ours.
-fn settings(threads: usize) -> [(&'static str, String); 4] {
-    [
-        ("OMP_WAIT_POLICY", "passive".into()),
-        ("KMP_BLOCKTIME", "0".into()),
-        ("OPENBLAS_THREAD_TIMEOUT", "16".into()),
-        ("OMP_NUM_THREADS", threads.to_string()),
-    ]
+/// Settings that libraries read when they are opened: their threads stay awake from call to call, but not when
+/// another candidate has its turn, and there are as many as ours.
+fn settings(threads: usize) -> Vec<(&'static str, String)> {
+    let spins = SPINS.iter().map(|(name, value)| (*name, value.to_string()));
+    spins.chain([("OMP_NUM_THREADS", threads.to_string())]).collect()
 }
 
 /// Begins anew with those settings, unless the user or an earlier beginning has made them.
@@ -338,12 +335,31 @@ fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], me
     })
 }
 
-fn record(folder: &Path, raw: &Value, table: &Table) -> Result<(), Error> {
+/// Every candidate of every product by its share of the limit, the quiet moments of both.
+fn plot(asked: &[Asked], measured: &[Measured], threads: usize) -> String {
+    let own: Vec<&str> = measured.iter().flat_map(|m| &m.times).filter(|t| t.own).map(|t| t.name.as_str()).collect();
+    let row = |asked: &Asked, measured: &Measured| {
+        let p = asked.problem.product;
+        let share = |times: &Times| (times.name.clone(), measured.limit(0.1) / times.quantile(0.1));
+        report::DotRow {
+            caption: format!("{} x {} x {} {}", p.m, p.n, p.k, asked.problem.letters()),
+            dots: measured.times.iter().map(share).collect(),
+        }
+    };
+    let rows: Vec<report::DotRow> = asked.iter().zip(measured).map(|(asked, measured)| row(asked, measured)).collect();
+    let title = format!("Share of this machine's limit, p10, {threads} thread{}", if threads == 1 { "" } else { "s" });
+    report::dots_svg(&title, &rows, &|name| own.contains(&name))
+}
+
+fn record(folder: &Path, raw: &Value, table: &Table, plot: &str) -> Result<(), Error> {
     let failed = |path: &Path, e: std::io::Error| Error::File { path: path.display().to_string(), why: e.to_string() };
     std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
-    for (name, text) in
-        [("raw.json", raw.to_string()), ("table.csv", report::csv(table)), ("table.md", report::markdown(table))]
-    {
+    for (name, text) in [
+        ("raw.json", raw.to_string()),
+        ("table.csv", report::csv(table)),
+        ("table.md", report::markdown(table)),
+        ("plot.svg", plot.to_string()),
+    ] {
         let path = folder.join(name);
         std::fs::write(&path, text).map_err(|e| failed(&path, e))?;
     }

@@ -2,30 +2,32 @@
 //! the compiler does not manage for all heights.
 //!
 //! A broadcast costs a load; held in a register it serves two products, as an operand in memory it needs no
-//! instruction of its own. Rows take turns, so that neither loads nor instructions are what the loop waits for.
+//! instruction of its own. In high tiles rows take turns, so that neither loads nor instructions are what the loop
+//! waits for; low ones would wait for loads.
 //! Lines of B are asked for eight steps ahead: the panel streams out of the second-level cache.
 
-use crate::micro::{Ahead, Sums};
+use crate::micro::{Ahead, Rows, Sums};
 use std::arch::asm;
 
-/// One row of a step: both vectors of B by one element of A, out of memory or out of a register.
+/// One row of a step: both vectors of B by one element of A, out of memory or out of a register. Last comes the
+/// element's address.
 #[rustfmt::skip]
 macro_rules! row {
-    (wide, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, memory) => {
+    (wide, $p:literal, $to:literal, $lo:literal, $hi:literal, memory, $($at:tt)+) => {
         concat!(
-            "vfmadd231p", $p, " zmm", $lo, ", zmm0, [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]{{", $to, "}}\n",
-            "vfmadd231p", $p, " zmm", $hi, ", zmm1, [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]{{", $to, "}}",
+            "vfmadd231p", $p, " zmm", $lo, ", zmm0, [", $($at)+, "]{{", $to, "}}\n",
+            "vfmadd231p", $p, " zmm", $hi, ", zmm1, [", $($at)+, "]{{", $to, "}}",
         )
     };
-    (wide, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, $held:literal) => {
+    (wide, $p:literal, $to:literal, $lo:literal, $hi:literal, $held:literal, $($at:tt)+) => {
         concat!(
-            "vbroadcasts", $p, " zmm", $held, ", [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]\n",
+            "vbroadcasts", $p, " zmm", $held, ", [", $($at)+, "]\n",
             "vfmadd231p", $p, " zmm", $lo, ", zmm0, zmm", $held, "\n",
             "vfmadd231p", $p, " zmm", $hi, ", zmm1, zmm", $held,
         )
     };
-    (narrow, $size:literal, $p:literal, $to:literal, $mr:literal, $u:literal, $i:literal, $lo:literal, $hi:literal, $how:tt) => {
-        concat!("vfmadd231p", $p, " zmm", $lo, ", zmm0, [{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")]{{", $to, "}}")
+    (narrow, $p:literal, $to:literal, $lo:literal, $hi:literal, $how:tt, $($at:tt)+) => {
+        concat!("vfmadd231p", $p, " zmm", $lo, ", zmm0, [", $($at)+, "]{{", $to, "}}")
     };
 }
 
@@ -65,9 +67,29 @@ macro_rules! stored {
     };
 }
 
+/// Every register of sums, of B and of A.
+macro_rules! registers {
+    ($($asm:tt)+) => {
+        asm!(
+            $($asm)+
+            out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+            out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
+            out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
+            out("zmm12") _, out("zmm13") _, out("zmm14") _, out("zmm15") _,
+            out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+            out("zmm20") _, out("zmm21") _, out("zmm22") _, out("zmm23") _,
+            out("zmm24") _, out("zmm25") _, out("zmm26") _, out("zmm27") _,
+            out("zmm28") _, out("zmm29") _, out("zmm30") _, out("zmm31") _,
+            options(nostack),
+        )
+    };
+}
+
+/// Two tiles of a height: of a strip that was laid out, and of rows where they lie, which are reached three at a time
+/// from pointers of their own.
 macro_rules! tile {
-    ($name:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $mr:literal,
-     $($i:literal $lo:literal $hi:literal $how:tt),+) => {
+    ($name:ident, $lying:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
+     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal $lo:literal $hi:literal $how:tt $how_lying:tt $at:literal),+) => {
         #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows.")]
         ///
         /// # Safety
@@ -77,7 +99,7 @@ macro_rules! tile {
             // SAFETY: by the contract kc · MR elements of the strip and kc panels of 128 bytes are read, and MR rows of
             // 128 bytes (64 of a narrow tile) are read and written; prefetching reads nothing.
             unsafe {
-                asm!(
+                registers!(
                     $(concat!("vpxord zmm", $lo, ", zmm", $lo, ", zmm", $lo, "\nvpxord zmm", $hi, ", zmm", $hi, ", zmm", $hi),)+
                     "test {quarter}, {quarter}",
                     "jz 7f",
@@ -90,16 +112,16 @@ macro_rules! tile {
                     "2:",
                     "prefetcht0 [{next}]",
                     columns!($form, $p, "0"),
-                    $(row!($form, $size, $p, $to, $mr, "0", $i, $lo, $hi, $how),)+
+                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
                     "prefetcht0 [{next}+{row}]",
                     columns!($form, $p, "1"),
-                    $(row!($form, $size, $p, $to, $mr, "1", $i, $lo, $hi, $how),)+
+                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
                     "prefetcht0 [{next}+2*{row}]",
                     columns!($form, $p, "2"),
-                    $(row!($form, $size, $p, $to, $mr, "2", $i, $lo, $hi, $how),)+
+                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
                     "prefetcht0 [{next}+{row3}]",
                     columns!($form, $p, "3"),
-                    $(row!($form, $size, $p, $to, $mr, "3", $i, $lo, $hi, $how),)+
+                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
                     concat!("add {a}, 4*", $mr, "*", $size),
                     "add {b}, 512",
                     "add {next}, {jump}",
@@ -115,7 +137,7 @@ macro_rules! tile {
                     "jz 4f",
                     "6:",
                     columns!($form, $p, "0"),
-                    $(row!($form, $size, $p, $to, $mr, "0", $i, $lo, $hi, $how),)+
+                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*", $i),)+
                     concat!("add {a}, ", $mr, "*", $size),
                     "add {b}, 128",
                     "dec {one}",
@@ -137,15 +159,70 @@ macro_rules! tile {
                     back = in(reg) ahead.back,
                     // At first whether to add, then where, then what is left of sixteen steps.
                     quarter = inout(reg) usize::from(sums.adds) => _,
-                    out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
-                    out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
-                    out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
-                    out("zmm12") _, out("zmm13") _, out("zmm14") _, out("zmm15") _,
-                    out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
-                    out("zmm20") _, out("zmm21") _, out("zmm22") _, out("zmm23") _,
-                    out("zmm24") _, out("zmm25") _, out("zmm26") _, out("zmm27") _,
-                    out("zmm28") _, out("zmm29") _, out("zmm30") _, out("zmm31") _,
-                    options(nostack),
+                );
+            }
+        }
+
+        #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows where they lie.")]
+        ///
+        /// # Safety
+        /// As for [`crate::micro::LyingFn`].
+        #[target_feature(enable = "avx512f")]
+        pub unsafe fn $lying(kc: usize, rows: Rows<$element>, panel: *const $element, sums: Sums<$element>) {
+            // SAFETY: by the contract kc elements of MR rows and kc panels of 128 bytes are read, and MR rows of
+            // 128 bytes (64 of a narrow tile) are read and written; prefetching reads nothing.
+            unsafe {
+                registers!(
+                    $(concat!("vpxord zmm", $lo, ", zmm", $lo, ", zmm", $lo, "\nvpxord zmm", $hi, ", zmm", $hi, ", zmm", $hi),)+
+                    "test {quarter}, {quarter}",
+                    "jz 7f",
+                    "mov {quarter}, {to}",
+                    $(begun!($form, $p, $lo, $hi),)+
+                    "7:",
+                    "mov {quarter:e}, 1",
+                    "test {four}, {four}",
+                    "jz 3f",
+                    "2:",
+                    // Every line of a row is asked for once, well before it is wanted.
+                    "dec {quarter:e}",
+                    "jnz 5f",
+                    $(concat!("prefetcht0 [", $at, "+512]"),)+
+                    concat!("mov {quarter:e}, ", $line),
+                    "5:",
+                    columns!($form, $p, "0"),
+                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at),)+
+                    columns!($form, $p, "1"),
+                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+", $size),)+
+                    columns!($form, $p, "2"),
+                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+2*", $size),)+
+                    columns!($form, $p, "3"),
+                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+3*", $size),)+
+                    $(concat!("add {", stringify!($pointer), "}, 4*", $size),)+
+                    "add {b}, 512",
+                    "dec {four}",
+                    "jnz 2b",
+                    "3:",
+                    "test {one}, {one}",
+                    "jz 4f",
+                    "6:",
+                    columns!($form, $p, "0"),
+                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at),)+
+                    $(concat!("add {", stringify!($pointer), "}, ", $size),)+
+                    "add {b}, 128",
+                    "dec {one}",
+                    "jnz 6b",
+                    "4:",
+                    $(stored!($form, $p, $lo, $hi),)+
+                    "vzeroupper",
+                    $($pointer = inout(reg) rows.ptr.wrapping_offset($first * rows.row) => _,)+
+                    row = in(reg) rows.row * $bytes,
+                    b = inout(reg) panel => _,
+                    to = inout(reg) sums.ptr => _,
+                    to_row = in(reg) sums.row * $bytes,
+                    four = inout(reg) kc / 4 => _,
+                    one = inout(reg) kc % 4 => _,
+                    // At first whether to add, then where, then quarters of a line that are left.
+                    quarter = inout(reg) usize::from(sums.adds) => _,
                 );
             }
         }
@@ -154,34 +231,49 @@ macro_rules! tile {
 
 /// Tiles of every height of one element type.
 macro_rules! heights {
-    ($module:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal) => {
+    ($module:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
         pub mod $module {
             use super::*;
-            tile!(rows2, $form, $element, $size, $p, $to, $bytes, "2", "0" "4" "5" "2", "1" "6" "7" "3");
-            tile!(rows4, $form, $element, $size, $p, $to, $bytes, "4",
-                "0" "4" "5" "2", "1" "6" "7" "3", "2" "8" "9" "2", "3" "10" "11" memory);
-            tile!(rows6, $form, $element, $size, $p, $to, $bytes, "6",
-                "0" "4" "5" "2", "1" "6" "7" memory, "2" "8" "9" "3", "3" "10" "11" memory, "4" "12" "13" "2",
-                "5" "14" "15" memory);
-            tile!(rows8, $form, $element, $size, $p, $to, $bytes, "8",
-                "0" "4" "5" "2", "1" "6" "7" memory, "2" "8" "9" "3", "3" "10" "11" memory, "4" "12" "13" "2",
-                "5" "14" "15" memory, "6" "16" "17" "3", "7" "18" "19" memory);
-            tile!(rows10, $form, $element, $size, $p, $to, $bytes, "10",
-                "0" "4" "5" "2", "1" "6" "7" memory, "2" "8" "9" "3", "3" "10" "11" memory, "4" "12" "13" "2",
-                "5" "14" "15" memory, "6" "16" "17" "3", "7" "18" "19" memory, "8" "20" "21" "2", "9" "22" "23" memory);
-            tile!(rows12, $form, $element, $size, $p, $to, $bytes, "12",
-                "0" "4" "5" "2", "1" "6" "7" memory, "2" "8" "9" "3", "3" "10" "11" memory, "4" "12" "13" "2",
-                "5" "14" "15" memory, "6" "16" "17" "3", "7" "18" "19" memory, "8" "20" "21" "2", "9" "22" "23" memory,
-                "10" "24" "25" "3", "11" "26" "27" memory);
-            tile!(rows14, $form, $element, $size, $p, $to, $bytes, "14",
-                "0" "4" "5" "2", "1" "6" "7" memory, "2" "8" "9" "3", "3" "10" "11" memory, "4" "12" "13" "2",
-                "5" "14" "15" memory, "6" "16" "17" "3", "7" "18" "19" memory, "8" "20" "21" "2", "9" "22" "23" memory,
-                "10" "24" "25" "3", "11" "26" "27" memory, "12" "28" "29" "2", "13" "30" "31" memory);
+            tile!(rows2, lying2, $form, $element, $size, $p, $to, $bytes, $line, "2",
+                [p0 0],
+                "0" "4" "5" "2" "3" "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}");
+            tile!(rows4, lying4, $form, $element, $size, $p, $to, $bytes, $line, "4",
+                [p0 0, p1 3],
+                "0" "4" "5" "2" "3" "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
+                "3" "10" "11" "3" "3" "{p1}");
+            tile!(rows6, lying6, $form, $element, $size, $p, $to, $bytes, $line, "6",
+                [p0 0, p1 3],
+                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
+                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}");
+            tile!(rows8, lying8, $form, $element, $size, $p, $to, $bytes, $line, "8",
+                [p0 0, p1 3, p2 6],
+                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
+                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}",
+                "6" "16" "17" "2" memory "{p2}", "7" "18" "19" "3" "2" "{p2}+{row}");
+            tile!(rows10, lying10, $form, $element, $size, $p, $to, $bytes, $line, "10",
+                [p0 0, p1 3, p2 6, p3 9],
+                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
+                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}",
+                "6" "16" "17" "2" memory "{p2}", "7" "18" "19" "3" "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
+                "9" "22" "23" "3" memory "{p3}");
+            tile!(rows12, lying12, $form, $element, $size, $p, $to, $bytes, $line, "12",
+                [p0 0, p1 3, p2 6, p3 9],
+                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" memory "2" "{p0}+{row}", "2" "8" "9" "3" "3" "{p0}+2*{row}",
+                "3" "10" "11" memory memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" memory "3" "{p1}+2*{row}",
+                "6" "16" "17" "3" memory "{p2}", "7" "18" "19" memory "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
+                "9" "22" "23" memory memory "{p3}", "10" "24" "25" "3" "2" "{p3}+{row}", "11" "26" "27" memory "3" "{p3}+2*{row}");
+            tile!(rows14, lying14, $form, $element, $size, $p, $to, $bytes, $line, "14",
+                [p0 0, p1 3, p2 6, p3 9, p4 12],
+                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" memory "2" "{p0}+{row}", "2" "8" "9" "3" "3" "{p0}+2*{row}",
+                "3" "10" "11" memory memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" memory "3" "{p1}+2*{row}",
+                "6" "16" "17" "3" memory "{p2}", "7" "18" "19" memory "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
+                "9" "22" "23" memory memory "{p3}", "10" "24" "25" "3" "2" "{p3}+{row}", "11" "26" "27" memory "3" "{p3}+2*{row}",
+                "12" "28" "29" "2" memory "{p4}", "13" "30" "31" memory "2" "{p4}+{row}");
         }
     };
 }
 
-heights!(wide_f32, wide, f32, "4", "s", "1to16", 4);
-heights!(narrow_f32, narrow, f32, "4", "s", "1to16", 4);
-heights!(wide_f64, wide, f64, "8", "d", "1to8", 8);
-heights!(narrow_f64, narrow, f64, "8", "d", "1to8", 8);
+heights!(wide_f32, wide, f32, "4", "s", "1to16", 4, "4");
+heights!(narrow_f32, narrow, f32, "4", "s", "1to16", 4, "4");
+heights!(wide_f64, wide, f64, "8", "d", "1to8", 8, "2");
+heights!(narrow_f64, narrow, f64, "8", "d", "1to8", 8, "2");
