@@ -141,7 +141,7 @@ fn parse_weight_format(text: &str) -> Result<WeightFormat, String> {
     }
 }
 
-fn parse_dtype(text: &str) -> Result<DType, String> {
+pub fn parse_dtype(text: &str) -> Result<DType, String> {
     DType::parse(text).ok_or_else(|| format!("known are {}", DType::FLOATS.map(DType::name).join(", ")))
 }
 

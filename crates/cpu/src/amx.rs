@@ -33,7 +33,7 @@ fn permitted() -> bool {
 
 /// What LDTILECFG reads.
 #[repr(C, align(64))]
-struct Config {
+pub struct Config {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -42,7 +42,7 @@ struct Config {
 }
 
 /// Eight tiles of 16 rows of 64 bytes.
-const FULL: Config = {
+pub static FULL: Config = {
     let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
     let mut tile = 0;
     while tile < 8 {

@@ -1,5 +1,8 @@
 //! The kernels by name, and which of them this machine can run.
 
+use crate::bf16::{RunMixed, gemm_widened};
+#[cfg(target_arch = "x86_64")]
+use crate::bf16::{gemm_amx, tiles_available};
 use crate::gemm::{Job, Tiles, gemm_packed, gemm_with};
 use crate::matrix::Mat;
 use crate::packed::{Packed, PackedJob};
@@ -9,6 +12,7 @@ use crate::simd::{Simd, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{avx2, avx512};
 use gemwright_core::DType;
+use half::bf16;
 
 /// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +21,7 @@ pub enum Isa {
     Portable,
     Avx2,
     Avx512,
+    Amx,
 }
 
 impl Isa {
@@ -26,6 +31,7 @@ impl Isa {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Amx => "amx",
         }
     }
 }
@@ -45,6 +51,14 @@ pub struct WithPacked<T> {
 /// The same with packed weights.
 pub type RunPacked<T> = fn(PackedJob<'_, T>, &Pool, usize, &mut Scratch);
 
+/// Functions that multiply bf16, by the type of the result.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Mixed {
+    pub to_bf16: RunMixed<bf16>,
+    pub to_f32: RunMixed<f32>,
+}
+
 /// One of our kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
@@ -57,6 +71,7 @@ pub struct Kernel {
     available: fn() -> bool,
     run32: Option<(Run<f32>, WithPacked<f32>)>,
     run64: Option<(Run<f64>, WithPacked<f64>)>,
+    mixed: Option<Mixed>,
 }
 
 /// A kernel that was asked for and is not there.
@@ -83,28 +98,42 @@ impl std::error::Error for KernelError {}
 
 const fn f32_kernel<S: Tiles<T = f32>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
     let packed = WithPacked { pack: Packed::new::<S>, run: gemm_packed::<S> };
-    Kernel { name, isa, dtype: DType::F32, available, run32: Some((gemm_with::<S>, packed)), run64: None }
+    Kernel { name, isa, dtype: DType::F32, available, run32: Some((gemm_with::<S>, packed)), run64: None, mixed: None }
 }
 
 const fn f64_kernel<S: Tiles<T = f64>>(name: &'static str, isa: Isa, available: fn() -> bool) -> Kernel {
     let packed = WithPacked { pack: Packed::new::<S>, run: gemm_packed::<S> };
-    Kernel { name, isa, dtype: DType::F64, available, run32: None, run64: Some((gemm_with::<S>, packed)) }
+    Kernel { name, isa, dtype: DType::F64, available, run32: None, run64: Some((gemm_with::<S>, packed)), mixed: None }
+}
+
+const fn bf16_kernel(name: &'static str, isa: Isa, available: fn() -> bool, mixed: Mixed) -> Kernel {
+    Kernel { name, isa, dtype: DType::Bf16, available, run32: None, run64: None, mixed: Some(mixed) }
+}
+
+/// bf16 through the f32 tiles of an instruction set.
+const fn widened<S: Tiles<T = f32>>() -> Mixed {
+    Mixed { to_bf16: gemm_widened::<S, bf16>, to_f32: gemm_widened::<S, f32> }
 }
 
 /// Every kernel, the fastest of a type first.
 #[cfg(target_arch = "x86_64")]
-static KERNELS: [Kernel; 6] = [
+static KERNELS: [Kernel; 10] = [
     f32_kernel::<avx512::F32x16>("avx512-f32", Isa::Avx512, avx512::F32x16::available),
     f64_kernel::<avx512::F64x8>("avx512-f64", Isa::Avx512, avx512::F64x8::available),
     f32_kernel::<avx2::F32x8>("avx2-f32", Isa::Avx2, avx2::F32x8::available),
     f64_kernel::<avx2::F64x4>("avx2-f64", Isa::Avx2, avx2::F64x4::available),
     f32_kernel::<portable::Portable<f32>>("portable-f32", Isa::Portable, || true),
     f64_kernel::<portable::Portable<f64>>("portable-f64", Isa::Portable, || true),
+    bf16_kernel("amx-bf16", Isa::Amx, tiles_available, Mixed { to_bf16: gemm_amx, to_f32: gemm_amx }),
+    bf16_kernel("avx512-bf16", Isa::Avx512, avx512::F32x16::available, widened::<avx512::F32x16>()),
+    bf16_kernel("avx2-bf16", Isa::Avx2, avx2::F32x8::available, widened::<avx2::F32x8>()),
+    bf16_kernel("portable-bf16", Isa::Portable, || true, widened::<portable::Portable<f32>>()),
 ];
 #[cfg(not(target_arch = "x86_64"))]
-static KERNELS: [Kernel; 2] = [
+static KERNELS: [Kernel; 3] = [
     f32_kernel::<portable::Portable<f32>>("portable-f32", Isa::Portable, || true),
     f64_kernel::<portable::Portable<f64>>("portable-f64", Isa::Portable, || true),
+    bf16_kernel("portable-bf16", Isa::Portable, || true, widened::<portable::Portable<f32>>()),
 ];
 
 impl Kernel {
@@ -143,6 +172,11 @@ impl Kernel {
     /// With packed weights, for f32.
     pub fn packed_f32(&self) -> Option<WithPacked<f32>> {
         self.run32.map(|(_, packed)| packed)
+    }
+
+    /// The functions, for bf16.
+    pub fn mixed(&self) -> Option<Mixed> {
+        self.mixed
     }
 
     /// The function, for f64.

@@ -1,5 +1,5 @@
-//! Matrix products on CPUs, in stable Rust: C = alpha · A · B + beta · C over strided views of f32 and
-//! f64, with the widest instructions the machine has, chosen at run time.
+//! Matrix products on CPUs, in stable Rust: C = alpha · A · B + beta · C over strided views of f32, f64 and
+//! bf16, with the widest instructions the machine has, chosen at run time.
 //!
 //! The way of the data: [`Kernel::all`] lists what can run here; [`gemm()`] picks a way through a
 //! product (few rows, matrix times vector, small, large) and hands tiles to threads of a [`Pool`];
@@ -8,6 +8,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod bf16;
 mod blocked;
 mod cache;
 mod dot;
@@ -30,16 +31,18 @@ mod wide;
 
 #[cfg(target_arch = "x86_64")]
 pub use amx::amx_loop;
+pub use bf16::{MixedJob, PackedTiles, Right, RunMixed};
 pub use cache::Caches;
 pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};
-pub use kernel::{Isa, Kernel, KernelError, RunPacked, WithPacked};
+pub use half;
+pub use kernel::{Isa, Kernel, KernelError, Mixed, RunPacked, WithPacked};
 pub use level1::{axpy, dot, gemv, ger, nrm2, scal};
 pub use limits::{fma_loop, read_loop};
 pub use matrix::{Mat, MatMut, ViewError};
 pub use packed::{Packed, PackedJob};
 pub use pool::Pool;
 pub use scratch::Scratch;
-pub use simd::Element;
+pub use simd::{Element, Number};
 
 /// The instruction sets, for callers that choose one themselves.
 pub mod simd_of {

@@ -1,7 +1,7 @@
 //! Loops that do one thing as fast as the machine can, to hold kernels against.
 
 use crate::pool::Pool;
-use crate::simd::{Element, Simd, portable};
+use crate::simd::{Number, Simd, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{avx2, avx512};
 use gemwright_core::DType;

@@ -109,7 +109,8 @@ fn products_of_every_kernel() {
     cases.extend([(9, 1030, 1100), (130, 530, 1029), (5, 2000, 700), (2000, 5, 700), (70, 900, 513)]);
     // Several blocks of k and of columns; sums so long that they are cut.
     cases.extend([(40, 300, 1100), (20, 40, 9000), (3, 5, 20000), (1, 1, 70000), (14, 32, 8200)]);
-    for kernel in Kernel::present() {
+    // Those of bf16 have a file of their own.
+    for kernel in Kernel::present().filter(|kernel| kernel.dtype != DType::Bf16) {
         for &case in &cases {
             match kernel.dtype {
                 DType::F32 => check(kernel.name, kernel.run_f32().unwrap(), case, &mut random, f64::from(f32::EPSILON)),

@@ -7,7 +7,8 @@ use crate::limit::Limit;
 use crate::problem::{Layout, Problem};
 use crate::worker::Worker;
 use gemwright_core::{DType, Product};
-use gemwright_cpu::{Caches, Element};
+use gemwright_cpu::half::bf16;
+use gemwright_cpu::{Caches, Number};
 use std::time::Instant;
 
 /// How it is measured.
@@ -86,7 +87,8 @@ impl Measured {
             let found = self.limits.iter().find(|l| l.name.starts_with(name));
             found.map_or(f64::INFINITY, |l| l.quantile(1.0 - share))
         };
-        let flops = self.problem.product.flops() as f64 / rate("limit.fma");
+        let products = if self.problem.dtype == DType::Bf16 { "limit.amx" } else { "limit.fma" };
+        let flops = self.problem.product.flops() as f64 / rate(products);
         let bytes = if self.cold { self.problem.bytes() as f64 / rate("limit.read") } else { 0.0 };
         flops.max(bytes)
     }
@@ -98,10 +100,10 @@ fn repeats_of(taken: f64) -> usize {
 }
 
 /// Operands of one turn.
-struct Set<T> {
+struct Set<T, U> {
     a: Lined<T>,
     b: Lined<T>,
-    out: Lined<T>,
+    out: Lined<U>,
 }
 
 /// Numbers that begin on a line of the cache, as frameworks lay tensors out: candidates whose threads write side by side
@@ -111,7 +113,7 @@ struct Lined<T> {
     first: usize,
 }
 
-impl<T: Element> Lined<T> {
+impl<T: Number> Lined<T> {
     fn new(count: usize, mut number: impl FnMut() -> T) -> Lined<T> {
         let line = 64 / size_of::<T>();
         let memory: Vec<T> = (0..count + line).map(|_| number()).collect();
@@ -138,16 +140,18 @@ pub fn measure(
     method: &Method,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Measured {
-    match problem.dtype {
-        DType::F64 => measure_as::<f64>(problem, candidates, workers, method, progress),
-        _ => measure_as::<f32>(problem, candidates, workers, method, progress),
+    match (problem.dtype, problem.out_dtype) {
+        (DType::F64, _) => measure_as::<f64, f64>(problem, candidates, workers, method, progress),
+        (DType::Bf16, DType::Bf16) => measure_as::<bf16, bf16>(problem, candidates, workers, method, progress),
+        (DType::Bf16, _) => measure_as::<bf16, f32>(problem, candidates, workers, method, progress),
+        _ => measure_as::<f32, f32>(problem, candidates, workers, method, progress),
     }
 }
 
 /// Rows up to which weights count as read from memory, not from a cache.
 const DECODE_ROWS: u64 = 64;
 
-fn measure_as<T: Element>(
+fn measure_as<T: Number, U: Number>(
     problem: &Problem,
     candidates: &[Box<dyn Candidate>],
     workers: &mut [Worker],
@@ -167,8 +171,11 @@ fn measure_as<T: Element>(
     let beyond = Caches::of_this_machine().l3 + (Caches::of_this_machine().l3 >> 2);
     let sets = if cold { beyond.div_ceil(bytes).clamp(2, 64) } else { 1 };
     let mut random = Random::new(1);
-    let mut fill = |n: usize| Lined::new(n, || T::from_f64(random.number()));
-    let mut sets: Vec<Set<T>> = (0..sets).map(|_| Set { a: fill(a.0), b: fill(b.0), out: fill(out.0) }).collect();
+    let mut set = || {
+        let mut fill = |n: usize| Lined::new(n, || T::from_f64(random.number()));
+        Set { a: fill(a.0), b: fill(b.0), out: Lined::new(out.0, || U::from_f64(0.0)) }
+    };
+    let mut sets: Vec<Set<T, U>> = (0..sets).map(|_| set()).collect();
 
     let mut left_out = Vec::new();
     let mut plans: Vec<(Vec<Box<dyn Plan>>, Times)> = Vec::new();
@@ -212,14 +219,15 @@ fn measure_as<T: Element>(
             }
         }
     }
-    let mut limits: Vec<(Limit, Times)> = [Limit::Fma(problem.dtype), Limit::Read, Limit::Amx]
+    let sums = if problem.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let mut limits: Vec<(Limit, Times)> = [Limit::Fma(sums), Limit::Read, Limit::Amx]
         .into_iter()
         .map(|limit| (limit, Times { name: limit.name(), own: false, values: Vec::new() }))
         .collect();
     let memory: Vec<f32> = vec![1.0; (beyond / size_of::<f32>()).max(1 << 20)];
 
     let mut turn = 0;
-    let mut once = |plans: &[Box<dyn Plan>], sets: &mut [Set<T>]| {
+    let mut once = |plans: &[Box<dyn Plan>], sets: &mut [Set<T, U>]| {
         turn += 1;
         let at = turn % sets.len();
         let plan = &plans[at % plans.len()];

@@ -51,6 +51,11 @@ impl Operand {
     }
 }
 
+/// The first element of a matrix of a batch whose matrices are `batch` elements apart.
+pub(crate) fn address<T>(operand: &Operand, batch: i64, i: u64) -> *mut T {
+    operand.region.address.cast::<T>().wrapping_offset(operand.first as isize + i as isize * batch as isize)
+}
+
 /// What a run reads and writes.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]

@@ -22,11 +22,14 @@ pub enum Determinism {
     Unknown,
 }
 
+/// Element types of both operands and of the result.
+pub type Types = (DType, DType);
+
 /// What is taken and promised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Contract {
-    /// Element types, of operands and result alike.
-    pub dtypes: &'static [DType],
+    /// Element types, of both operands and of the result.
+    pub dtypes: &'static [Types],
     /// Layouts of operands and result.
     pub strides: Strides,
     /// The largest extent.
@@ -60,11 +63,14 @@ pub enum Refusal {
 impl Contract {
     /// Whether a problem is taken.
     pub fn admits(&self, problem: &Problem) -> Result<(), Refusal> {
-        for dtype in [problem.dtype, problem.out_dtype] {
-            if !self.dtypes.contains(&dtype) || problem.dtype != problem.out_dtype {
-                let taken = self.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
-                return Err(Refusal::DType { asked: dtype.name().into(), taken });
-            }
+        let types = (problem.dtype, problem.out_dtype);
+        if !self.dtypes.contains(&types) {
+            let name = |(operands, out): &Types| match operands == out {
+                true => operands.name().to_string(),
+                false => format!("{operands} to {out}"),
+            };
+            let taken = self.dtypes.iter().map(name).collect::<Vec<_>>().join(", ");
+            return Err(Refusal::DType { asked: name(&types), taken });
         }
         let p = problem.product;
         if let Some(extent) = [p.batch, p.m, p.n, p.k].into_iter().find(|extent| *extent > self.largest) {

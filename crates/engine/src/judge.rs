@@ -2,12 +2,15 @@
 //!
 //! Each case has memory around and between its elements that must not change, a result full of NaN where
 //! it must not be read, and a bound that follows from the number of terms and the element type: for any
-//! order of summation, |error| <= (k + 4) · epsilon · (|alpha| · sum of |a · b| + |beta · c|).
+//! order of summation, |error| <= (k + 4) · epsilon · (|alpha| · sum of |a · b| + |beta · c|), and half a unit of the
+//! last place more where the result is of a shorter type than its sums.
 
 use crate::candidate::{Candidate, Operand, Operands, Queue, Region};
+use crate::contract::Types;
 use crate::problem::{Layout, Problem};
 use gemwright_core::{DType, Product};
-use gemwright_cpu::Element;
+use gemwright_cpu::Number;
+use gemwright_cpu::half::bf16;
 
 /// What a candidate did.
 #[derive(Debug, Clone, Default)]
@@ -84,9 +87,9 @@ fn layout(rows: u64, cols: u64, kind: usize) -> Layout {
     Layout { row, col, batch: span + 7 }
 }
 
-/// Cases of one element type, so many at least: every pair of edges, and depths, layouts, factors and
+/// Cases of given element types, so many at least: every pair of edges, and depths, layouts, factors and
 /// batches drawn for each.
-pub fn cases(dtype: DType, edges: &[u64], seed: u64) -> Vec<Problem> {
+pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem> {
     let mut random = Random::new(seed);
     let mut cases = Vec::new();
     for &m in edges {
@@ -99,7 +102,7 @@ pub fn cases(dtype: DType, edges: &[u64], seed: u64) -> Vec<Problem> {
             cases.push(Problem {
                 product: Product { batch, m, n, k },
                 dtype,
-                out_dtype: dtype,
+                out_dtype,
                 a: layout(m, k, a),
                 b: layout(k, n, b),
                 out: layout(m, n, out),
@@ -114,7 +117,7 @@ pub fn cases(dtype: DType, edges: &[u64], seed: u64) -> Vec<Problem> {
     {
         let kinds = [0, 1].map(|_| random.below(4));
         let (a, b) = (layout(m, k, kinds[0]), layout(k, n, kinds[1]));
-        cases.push(Problem { a, b, ..Problem::new(m, n, k, dtype) });
+        cases.push(Problem { a, b, out_dtype, ..Problem::new(m, n, k, dtype) });
     }
     cases
 }
@@ -131,10 +134,16 @@ pub fn judge(candidate: &dyn Candidate, queue: &dyn Queue, cases: &[Problem], se
             }
             continue;
         }
-        let found = match problem.dtype {
-            DType::F32 => one::<f32>(candidate, queue, problem, seed, f64::from(f32::EPSILON)),
-            DType::F64 => one::<f64>(candidate, queue, problem, seed, f64::EPSILON),
-            other => Err(format!("the judge has no numbers of type {other}")),
+        let short = f64::from(f32::EPSILON);
+        let found = match (problem.dtype, problem.out_dtype) {
+            (DType::F32, DType::F32) => one::<f32, f32>(candidate, queue, problem, seed, (short, 0.0)),
+            (DType::F64, DType::F64) => one::<f64, f64>(candidate, queue, problem, seed, (f64::EPSILON, 0.0)),
+            (DType::Bf16, DType::F32) => one::<bf16, f32>(candidate, queue, problem, seed, (short, 0.0)),
+            (DType::Bf16, DType::Bf16) => {
+                let rounding = f64::from(bf16::EPSILON) / 2.0;
+                one::<bf16, bf16>(candidate, queue, problem, seed, (short, rounding))
+            }
+            (operands, out) => Err(format!("the judge has no numbers for {operands} to {out}")),
         };
         match found {
             Ok(worst) => {
@@ -152,13 +161,15 @@ fn describe(problem: &Problem) -> String {
     let Product { batch, m, n, k } = problem.product;
     let strides = |l: Layout| format!("({}, {}, {})", l.batch, l.row, l.col);
     format!(
-        "{} {batch}·{m}x{n}x{k} a {} b {} out {} alpha {} beta {}",
+        "{} to {} {batch}·{m}x{n}x{k} a {} b {} out {} alpha {} beta {}{}",
         problem.dtype,
+        problem.out_dtype,
         strides(problem.a),
         strides(problem.b),
         strides(problem.out),
         problem.alpha,
-        problem.beta
+        problem.beta,
+        if problem.prepacked { " prepacked" } else { "" }
     )
 }
 
@@ -172,7 +183,7 @@ struct Stored<T> {
     layout: Layout,
 }
 
-impl<T: Element> Stored<T> {
+impl<T: Number> Stored<T> {
     fn new(layout: Layout, (batch, rows, cols): (u64, u64, u64), mut fill: impl FnMut() -> T) -> Stored<T> {
         let (least, most) = layout.reach(batch, rows, cols).unwrap_or((0, 0));
         let length = (most - least) as usize + 1 + 2 * GUARD;
@@ -190,22 +201,22 @@ impl<T: Element> Stored<T> {
 }
 
 /// The error of the worst element as a share of its bound, or what was wrong.
-fn one<T: Element>(
+fn one<T: Number, U: Number>(
     candidate: &dyn Candidate,
     queue: &dyn Queue,
     problem: &Problem,
     seed: u64,
-    epsilon: f64,
+    (epsilon, rounding): (f64, f64),
 ) -> Result<f64, String> {
     let Product { batch, m, n, k } = problem.product;
     let mut random = Random::new(seed);
     let reads = problem.beta != 0.0;
     let a = Stored::new(problem.a, (batch, m, k), || T::from_f64(random.number()));
     let b = Stored::new(problem.b, (batch, k, n), || T::from_f64(random.number()));
-    let mut out = Stored::new(problem.out, (batch, m, n), || T::from_f64(random.number()));
+    let mut out = Stored::new(problem.out, (batch, m, n), || U::from_f64(random.number()));
     if !reads {
         for place in places(&out, (batch, m, n)) {
-            out.memory[place] = T::from_f64(f64::NAN);
+            out.memory[place] = U::from_f64(f64::NAN);
         }
     }
     let plan = match problem.prepacked {
@@ -234,7 +245,8 @@ fn one<T: Element>(
                 let place = out.place(x, i, j);
                 let old = if reads { before[place].to_f64() } else { 0.0 };
                 let want = problem.alpha * sum + problem.beta * old;
-                let bound = (k as f64 + 4.0) * epsilon * (problem.alpha.abs() * size + (problem.beta * old).abs());
+                let summed = (k as f64 + 4.0) * epsilon * (problem.alpha.abs() * size + (problem.beta * old).abs());
+                let bound = summed + rounding * (want.abs() + summed);
                 let got = out.memory[place].to_f64();
                 let error = (got - want).abs();
                 // NaN must fail too.
@@ -255,7 +267,7 @@ fn one<T: Element>(
     }
 }
 
-fn places<T: Element>(stored: &Stored<T>, (batch, rows, cols): (u64, u64, u64)) -> Vec<usize> {
+fn places<T: Number>(stored: &Stored<T>, (batch, rows, cols): (u64, u64, u64)) -> Vec<usize> {
     let mut all = Vec::new();
     for x in 0..batch {
         for i in 0..rows {

@@ -17,7 +17,7 @@ pub mod vendor;
 mod worker;
 
 pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
-pub use contract::{Contract, Determinism, Refusal, Strides};
+pub use contract::{Contract, Determinism, Refusal, Strides, Types};
 pub use own::{OwnKernel, own};
 pub use problem::{Layout, Problem};
 pub use safe::{Multiply, MultiplyError};

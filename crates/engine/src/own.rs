@@ -1,10 +1,13 @@
 //! Our CPU kernels as candidates: one loop over the list that the kernels themselves give.
 
-use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
-use crate::contract::{Contract, Determinism, Refusal, Strides};
+use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
+use crate::contract::{Contract, Determinism, Refusal, Strides, Types};
 use crate::problem::{Layout, Problem};
 use gemwright_core::DType;
-use gemwright_cpu::{Element, Job, Kernel, Mat, MatMut, Packed, PackedJob, Scratch, WithPacked};
+use gemwright_cpu::{
+    Element, Isa, Job, Kernel, Mat, MatMut, Mixed, MixedJob, Number, Packed, PackedJob, PackedTiles, Right, RunMixed,
+    Scratch, WithPacked,
+};
 use std::sync::Mutex;
 
 /// Extents whose products still fit an address.
@@ -25,18 +28,20 @@ pub fn own() -> Vec<Box<dyn Candidate>> {
 impl OwnKernel {
     /// A kernel that is present.
     pub fn of(kernel: &'static Kernel) -> OwnKernel {
-        let dtypes: &'static [DType] = match kernel.dtype {
-            DType::F64 => &[DType::F64],
-            _ => &[DType::F32],
+        let (dtypes, prepacks): (&'static [Types], &'static [DType]) = match kernel.dtype {
+            DType::F64 => (&[(DType::F64, DType::F64)], &[DType::F64]),
+            DType::Bf16 => (&[(DType::Bf16, DType::Bf16), (DType::Bf16, DType::F32)], &[DType::Bf16]),
+            _ => (&[(DType::F32, DType::F32)], &[DType::F32]),
         };
         let contract = Contract {
             dtypes,
             strides: Strides::Any,
             largest: LARGEST,
             batches: true,
-            prepacks: dtypes,
+            prepacks,
             determinism: Determinism::Always,
-            denormals: true,
+            // Tiles take numbers below the smallest normal one for 0.
+            denormals: kernel.isa != Isa::Amx,
         };
         OwnKernel { kernel, name: format!("own.{}", kernel.name), contract }
     }
@@ -65,7 +70,10 @@ impl Candidate for OwnKernel {
         if problem.prepacked {
             return Err(Refusal::Prepack);
         }
-        Ok(Box::new(OwnPlan { kernel: self.kernel, problem: *problem, scratch: Mutex::new(Scratch::new()) }))
+        if let Some(runs) = self.kernel.mixed() {
+            return Ok(Box::new(MixedPlan { runs, problem: *problem, weights: None, scratch: Kept::default() }));
+        }
+        Ok(Box::new(OwnPlan { kernel: self.kernel, problem: *problem, scratch: Kept::default() }))
     }
 
     unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
@@ -73,6 +81,10 @@ impl Candidate for OwnKernel {
         let problem = *problem;
         // SAFETY: by the contract of `prepare_packed`.
         Ok(unsafe {
+            if let Some(runs) = self.kernel.mixed() {
+                let weights = Some(weights(&problem, b, PackedTiles::new));
+                return Ok(Box::new(MixedPlan { runs, problem, weights, scratch: Kept::default() }));
+            }
             match (self.kernel.packed_f32(), self.kernel.packed_f64()) {
                 (Some(with), _) => Box::new(PackedPlan::new(with, problem, b)) as Box<dyn Plan>,
                 (_, Some(with)) => Box::new(PackedPlan::new(with, problem, b)),
@@ -87,21 +99,45 @@ struct PackedPlan<T> {
     with: WithPacked<T>,
     problem: Problem,
     weights: Vec<Packed<T>>,
-    scratch: Mutex<Scratch>,
+    scratch: Kept,
 }
 
 impl<T: Element> PackedPlan<T> {
     /// # Safety
     /// As for [`Candidate::prepare_packed`]; T is the problem's element type.
     unsafe fn new(with: WithPacked<T>, problem: Problem, b: &Operand) -> PackedPlan<T> {
-        let p = problem.product;
-        let extents = (p.k as usize, p.n as usize);
-        let weights = (0..p.batch).map(|i| {
-            let first = first::<T>(b, &problem.b, i);
-            // SAFETY: every element lies inside the region.
-            (with.pack)(unsafe { Mat::from_raw(first, extents, steps(&problem.b)) })
-        });
-        PackedPlan { with, problem, weights: weights.collect(), scratch: Mutex::new(Scratch::new()) }
+        // SAFETY: by the contract.
+        let weights = unsafe { weights(&problem, b, with.pack) };
+        PackedPlan { with, problem, weights, scratch: Kept::default() }
+    }
+}
+
+/// Every matrix of the batch, laid out.
+///
+/// # Safety
+/// As for [`Candidate::prepare_packed`]; T is the problem's element type.
+unsafe fn weights<T: Number, W>(problem: &Problem, b: &Operand, pack: impl Fn(Mat<'_, T>) -> W) -> Vec<W> {
+    let p = problem.product;
+    let extents = (p.k as usize, p.n as usize);
+    let one = |i: u64| {
+        let first = address::<T>(b, problem.b.batch, i);
+        // SAFETY: every element lies inside the region.
+        pack(unsafe { Mat::from_raw(first, extents, steps(&problem.b)) })
+    };
+    (0..p.batch).map(one).collect()
+}
+
+/// Memory a plan keeps between runs, so that none allocates but the first.
+#[derive(Default)]
+struct Kept(Mutex<Scratch>);
+
+impl Kept {
+    /// Whoever finds it in use takes some of their own.
+    fn with<R>(&self, body: impl FnOnce(&mut Scratch) -> R) -> R {
+        match self.0.try_lock() {
+            Ok(mut kept) => body(&mut kept),
+            Err(_) => body(&mut Scratch::new()),
+        }
     }
 }
 
@@ -116,30 +152,17 @@ impl<T: Element> Plan for PackedPlan<T> {
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
         let queue = CpuQueue::of(queue)?;
-        // Whoever finds the memory in use takes some of their own.
-        let (mut kept, mut other) = (self.scratch.try_lock().ok(), Scratch::new());
-        let scratch = kept.as_deref_mut().unwrap_or(&mut other);
-        let (problem, p) = (&self.problem, self.problem.product);
-        let [m, n, k] = [p.m, p.n, p.k].map(|x| x as usize);
+        let problem = &self.problem;
         let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
-        for (i, weights) in (0..).zip(&self.weights) {
-            // SAFETY: every element lies inside its region, and the result's are this run's alone.
-            let (a, c) = unsafe {
-                (
-                    Mat::from_raw(first::<T>(&operands.a, &problem.a, i), (m, k), steps(&problem.a)),
-                    MatMut::from_raw(first::<T>(&operands.out, &problem.out, i), (m, n), steps(&problem.out)),
-                )
-            };
-            (self.with.run)(PackedJob { a, b: weights, c, alpha, beta }, &queue.pool, queue.threads, scratch);
-        }
+        self.scratch.with(|scratch| {
+            for (i, b) in (0..).zip(&self.weights) {
+                // SAFETY: by the contract of `run`.
+                let (a, c) = unsafe { (left::<T>(problem, operands, i), result::<T>(problem, operands, i)) };
+                (self.with.run)(PackedJob { a, b, c, alpha, beta }, &queue.pool, queue.threads, scratch);
+            }
+        });
         Ok(())
     }
-}
-
-/// The first element of a matrix of the batch.
-fn first<T>(operand: &Operand, layout: &Layout, i: u64) -> *mut T {
-    let steps = operand.first as isize + i as isize * layout.batch as isize;
-    operand.region.address.cast::<T>().wrapping_offset(steps)
 }
 
 fn steps(layout: &Layout) -> (isize, isize) {
@@ -149,8 +172,7 @@ fn steps(layout: &Layout) -> (isize, isize) {
 struct OwnPlan {
     kernel: &'static Kernel,
     problem: Problem,
-    /// Kept between runs, so that none allocates but the first.
-    scratch: Mutex<Scratch>,
+    scratch: Kept,
 }
 
 impl Plan for OwnPlan {
@@ -164,17 +186,15 @@ impl Plan for OwnPlan {
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
         let queue = CpuQueue::of(queue)?;
-        // Whoever finds the memory in use takes some of their own.
-        let (mut kept, mut other) = (self.scratch.try_lock().ok(), Scratch::new());
-        let scratch = kept.as_deref_mut().unwrap_or(&mut other);
+        let (problem, pool, threads) = (&self.problem, &queue.pool, queue.threads);
         // SAFETY: by the contract of `run`.
-        unsafe {
+        self.scratch.with(|scratch| unsafe {
             match (self.kernel.run_f32(), self.kernel.run_f64()) {
-                (Some(run), _) => batches(&self.problem, operands, |job| run(job, &queue.pool, queue.threads, scratch)),
-                (_, Some(run)) => batches(&self.problem, operands, |job| run(job, &queue.pool, queue.threads, scratch)),
+                (Some(run), _) => batches(problem, operands, |job| run(job, pool, threads, scratch)),
+                (_, Some(run)) => batches(problem, operands, |job| run(job, pool, threads, scratch)),
                 _ => {}
             }
-        }
+        });
         Ok(())
     }
 }
@@ -184,17 +204,99 @@ impl Plan for OwnPlan {
 /// # Safety
 /// As for [`Plan::run`]; T is the problem's element type.
 unsafe fn batches<T: Element>(problem: &Problem, operands: &Operands, mut run: impl FnMut(Job<'_, T>)) {
+    let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
+    for i in 0..problem.product.batch {
+        // SAFETY: by the contract.
+        let (a, b, c) =
+            unsafe { (left(problem, operands, i), right(problem, operands, i), result(problem, operands, i)) };
+        run(Job { a, b, c, alpha, beta });
+    }
+}
+
+/// A problem of bf16, with its weights laid out or not.
+struct MixedPlan {
+    runs: Mixed,
+    problem: Problem,
+    weights: Option<Vec<PackedTiles>>,
+    scratch: Kept,
+}
+
+impl Plan for MixedPlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _queue: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _workspace: Region) -> Result<(), RunError> {
+        let queue = CpuQueue::of(queue)?;
+        // SAFETY: by the contract of `run`.
+        unsafe {
+            match self.problem.out_dtype {
+                DType::Bf16 => self.batches(queue, operands, self.runs.to_bf16),
+                _ => self.batches(queue, operands, self.runs.to_f32),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MixedPlan {
+    /// # Safety
+    /// As for [`Plan::run`]; U is the result's element type.
+    unsafe fn batches<U: Number>(&self, queue: &CpuQueue, operands: &Operands, run: RunMixed<U>) {
+        let problem = &self.problem;
+        let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
+        self.scratch.with(|scratch| {
+            for i in 0..problem.product.batch {
+                // SAFETY: by the contract; weights that were laid out are as many as the batch.
+                let job = unsafe {
+                    let b = match &self.weights {
+                        Some(weights) => Right::Packed(&weights[i as usize]),
+                        None => Right::Plain(right(problem, operands, i)),
+                    };
+                    MixedJob { a: left(problem, operands, i), b, c: result::<U>(problem, operands, i), alpha, beta }
+                };
+                run(job, &queue.pool, queue.threads, scratch);
+            }
+        });
+    }
+}
+
+/// A of one matrix of the batch.
+///
+/// # Safety
+/// As for [`Plan::run`]; T is the operands' element type.
+unsafe fn left<'a, T>(problem: &Problem, operands: &Operands, i: u64) -> Mat<'a, T> {
     let p = problem.product;
-    let [m, n, k] = [p.m, p.n, p.k].map(|x| x as usize);
-    for i in 0..p.batch {
-        // SAFETY: every element lies inside its region, and the result's are this run's alone.
-        let (a, b, c) = unsafe {
-            (
-                Mat::from_raw(first::<T>(&operands.a, &problem.a, i), (m, k), steps(&problem.a)),
-                Mat::from_raw(first::<T>(&operands.b, &problem.b, i), (k, n), steps(&problem.b)),
-                MatMut::from_raw(first::<T>(&operands.out, &problem.out, i), (m, n), steps(&problem.out)),
-            )
-        };
-        run(Job { a, b, c, alpha: T::from_f64(problem.alpha), beta: T::from_f64(problem.beta) });
+    // SAFETY: every element lies inside its region.
+    unsafe { Mat::from_raw(address(&operands.a, problem.a.batch, i), (p.m as usize, p.k as usize), steps(&problem.a)) }
+}
+
+/// B of one matrix of the batch.
+///
+/// # Safety
+/// As for [`left`].
+unsafe fn right<'a, T>(problem: &Problem, operands: &Operands, i: u64) -> Mat<'a, T> {
+    let p = problem.product;
+    // SAFETY: every element lies inside its region.
+    unsafe { Mat::from_raw(address(&operands.b, problem.b.batch, i), (p.k as usize, p.n as usize), steps(&problem.b)) }
+}
+
+/// The result of one matrix of the batch.
+///
+/// # Safety
+/// As for [`left`], of the result's element type; nobody else has its elements.
+unsafe fn result<'a, U>(problem: &Problem, operands: &Operands, i: u64) -> MatMut<'a, U> {
+    let p = problem.product;
+    // SAFETY: every element lies inside its region, and is this run's alone.
+    unsafe {
+        MatMut::from_raw(
+            address(&operands.out, problem.out.batch, i),
+            (p.m as usize, p.n as usize),
+            steps(&problem.out),
+        )
     }
 }

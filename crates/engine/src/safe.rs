@@ -46,7 +46,8 @@ impl Multiply {
     /// On up to so many threads.
     pub fn new(problem: Problem, threads: usize) -> Result<Multiply, MultiplyError> {
         let kernels = own();
-        let fits = |candidate: &&dyn Candidate| candidate.contract().dtypes.contains(&problem.dtype);
+        let fits =
+            |candidate: &&dyn Candidate| candidate.contract().dtypes.contains(&(problem.dtype, problem.out_dtype));
         let found = kernels.iter().map(|candidate| &**candidate).find(fits);
         let candidate = found.ok_or(MultiplyError::None(problem.dtype))?;
         Multiply::with(candidate, problem, CpuQueue::new(threads))

@@ -32,8 +32,8 @@ def prepare(request):
         b = view(request["b"], batch, k, n, dtype)
         sets.append((a[0], b[0]) if batch == 1 else (a, b))
     if request["prepacked"]:
-        if batch != 1 or dtype != torch.float32:
-            raise ValueError("weights are laid out for single products in float32")
+        if batch != 1 or dtype == torch.float64:
+            raise ValueError("weights are laid out for single products in float32 and bfloat16")
         laid = [(a, torch.ops.mkldnn._reorder_linear_weight(b.T.contiguous(), m)) for a, b in sets]
         runs = [lambda a=a, w=w: torch.ops.mkldnn._linear_pointwise(a, w, None, "none", [], "") for a, w in laid]
     elif batch == 1:
@@ -44,7 +44,8 @@ def prepare(request):
     rows = min(m, 8)
     exact, bound = a[..., :rows, :] @ b, a[..., :rows, :].abs() @ b.abs()
     error = (runs[0]()[..., :rows, :].double() - exact).abs()
-    allowed = (k + 2) * torch.finfo(dtype).eps * bound + 1e-30
+    sums = torch.float64 if dtype == torch.float64 else torch.float32
+    allowed = (k + 2) * torch.finfo(sums).eps * bound + torch.finfo(dtype).eps * exact.abs() + 1e-30
     if bool((error > allowed).any()):
         raise ValueError("its result is wrong")
     state.update(runs=runs, at=0)

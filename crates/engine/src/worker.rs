@@ -56,7 +56,11 @@ impl Worker {
         }
         let p = problem.product;
         let steps = |layout: &Layout| [layout.row, layout.col, layout.batch];
-        let dtype = if problem.dtype == DType::F64 { "float64" } else { "float32" };
+        let dtype = match problem.dtype {
+            DType::F64 => "float64",
+            DType::Bf16 => "bfloat16",
+            _ => "float32",
+        };
         let request = json!({
             "do": "prepare", "dtype": dtype, "extents": [p.batch, p.m, p.n, p.k], "a": steps(&problem.a),
             "b": steps(&problem.b), "sets": sets, "prepacked": problem.prepacked, "threads": threads,

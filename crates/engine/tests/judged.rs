@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::Mutex;
 
 fn all_cases(contract: &Contract) -> Vec<Problem> {
-    contract.dtypes.iter().flat_map(|dtype| cases(*dtype, &EDGES, 11)).collect()
+    contract.dtypes.iter().flat_map(|types| cases(*types, &EDGES, 11)).collect()
 }
 
 /// Kernels that must have run where the machine has their instructions.
@@ -31,14 +31,18 @@ fn every_kernel_is_right_wherever_its_contract_admits() {
         assert!(verdict.right > 300, "{}: only {} cases", candidate.name(), verdict.right);
         ran.push(kernel.name);
     }
-    let mut must: Vec<&str> = vec!["portable-f32", "portable-f64"];
+    let mut must: Vec<&str> = vec!["portable-f32", "portable-f64", "portable-bf16"];
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            must.extend(["avx2-f32", "avx2-f64"]);
+            must.extend(["avx2-f32", "avx2-f64", "avx2-bf16"]);
         }
         if is_x86_feature_detected!("avx512f") {
-            must.extend(["avx512-f32", "avx512-f64"]);
+            must.extend(["avx512-f32", "avx512-f64", "avx512-bf16"]);
+        }
+        // Where the limit loop runs on tiles, products must too.
+        if gemwright_cpu::amx_loop(&queue.pool, 1).is_some() && is_x86_feature_detected!("avx512bf16") {
+            must.push("amx-bf16");
         }
     }
     assert!(must.iter().all(|name| ran.contains(name)), "{ran:?} lacks one of {must:?}");
@@ -149,7 +153,7 @@ fn planted_faults_are_caught() {
             contract.strides = gemwright_engine::Strides::Blas;
         }
         let wrong = Wrong { right, fault, contract };
-        let verdict = judge(&wrong, &queue, &cases(DType::F32, &EDGES, 3), 4);
+        let verdict = judge(&wrong, &queue, &cases((DType::F32, DType::F32), &EDGES, 3), 4);
         assert!(!verdict.passed(), "{fault:?} was not caught");
         assert!(verdict.failures.len() > 20, "{fault:?}: {}", verdict.failures.len());
     }

@@ -4,7 +4,7 @@ use super::model::short_name;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::products::{one_product, products_of_csv};
-use crate::subject::ModelOptions;
+use crate::subject::{ModelOptions, parse_dtype};
 use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Cell, DType, Table, Workload};
@@ -48,6 +48,9 @@ pub struct Args {
     /// Threads of every candidate [default: all]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Element type of the result [default: that of the operands, and f32 for bf16, which every library has]
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
+    out_dtype: Option<DType>,
     /// Weights laid out beforehand, by who can
     #[arg(long)]
     prepacked: bool,
@@ -84,13 +87,21 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::Missing("no kernels for CUDA are in this build yet; --device cpu runs here".into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);
-    if !matches!(dtype, DType::F32 | DType::F64) {
-        return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32 or f64")));
+    if !matches!(dtype, DType::F32 | DType::F64 | DType::Bf16) {
+        return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32, f64 or bf16")));
     }
+    let out_dtype = match args.out_dtype {
+        Some(out) if out == dtype || dtype == DType::Bf16 && out == DType::F32 => out,
+        Some(out) => return Err(Error::Usage(format!("--out-dtype {out}: {dtype} gives {dtype}, bf16 also f32"))),
+        None if dtype == DType::Bf16 => DType::F32,
+        None => dtype,
+    };
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     calmly(threads)?;
     let mut asked = problems(args, dtype)?;
-    asked.iter_mut().for_each(|asked| asked.problem.prepacked = args.prepacked);
+    for asked in &mut asked {
+        (asked.problem.prepacked, asked.problem.out_dtype) = (args.prepacked, out_dtype);
+    }
     let (candidates, mut workers) = chosen(args, dtype, threads)?;
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
     let bar = bar(args, &asked);
@@ -322,7 +333,7 @@ fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], me
             let p = asked.problem.product;
             json!({
                 "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n, "k": p.k,
-                "dtype": asked.problem.dtype.name(), "count": asked.count, "cold": m.cold, "seconds": times(&m.times),
+                "dtype": asked.problem.dtype.name(), "out_dtype": asked.problem.out_dtype.name(), "count": asked.count, "cold": m.cold, "seconds": times(&m.times),
                 "limits": times(&m.limits), "left_out": m.left_out, "ratio": m.ratio(),
             })
         })

@@ -50,7 +50,7 @@ struct Checked {
 
 fn check(candidate: &dyn Candidate, queue: &CpuQueue) -> Checked {
     candidate.set_threads(queue.threads);
-    let all: Vec<_> = candidate.contract().dtypes.iter().flat_map(|dtype| cases(*dtype, &EDGES, 11)).collect();
+    let all: Vec<_> = candidate.contract().dtypes.iter().flat_map(|types| cases(*types, &EDGES, 11)).collect();
     let verdict = judge(candidate, queue, &all, 1);
     Checked {
         name: candidate.name().into(),

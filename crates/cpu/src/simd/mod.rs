@@ -8,32 +8,56 @@ pub mod avx512;
 pub mod avx512_tiles;
 pub mod portable;
 
-/// A number that is multiplied.
-pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
-    /// 0 and 1.
-    const ZERO: Self;
-    #[allow(missing_docs)]
-    const ONE: Self;
+/// A number that is stored.
+pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
     /// Name of its type, as in `DType::name`.
     const NAME: &'static str;
-    /// `self · x + y`, rounded once or twice.
-    fn mul_add(self, x: Self, y: Self) -> Self;
-    #[allow(missing_docs)]
-    fn mul(self, x: Self) -> Self;
-    #[allow(missing_docs)]
-    fn add(self, x: Self) -> Self;
     /// For callers that compute in f64.
     fn from_f64(x: f64) -> Self;
     #[allow(missing_docs)]
     fn to_f64(self) -> f64;
 }
 
+impl Number for half::bf16 {
+    const NAME: &'static str = "bf16";
+    fn from_f64(x: f64) -> Self {
+        half::bf16::from_f64(x)
+    }
+    fn to_f64(self) -> f64 {
+        // The upper half of an f32: the crate's own way is for machines that have no f32.
+        f64::from(f32::from_bits(u32::from(self.to_bits()) << 16))
+    }
+}
+
+/// A number that is multiplied and added in its own type.
+pub trait Element: Number {
+    /// 0 and 1.
+    const ZERO: Self;
+    #[allow(missing_docs)]
+    const ONE: Self;
+    /// `self · x + y`, rounded once or twice.
+    fn mul_add(self, x: Self, y: Self) -> Self;
+    #[allow(missing_docs)]
+    fn mul(self, x: Self) -> Self;
+    #[allow(missing_docs)]
+    fn add(self, x: Self) -> Self;
+}
+
 macro_rules! element {
     ($type:ident) => {
+        impl Number for $type {
+            const NAME: &'static str = stringify!($type);
+            fn from_f64(x: f64) -> Self {
+                x as $type
+            }
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+        }
+
         impl Element for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
-            const NAME: &'static str = stringify!($type);
             #[inline(always)]
             fn mul_add(self, x: Self, y: Self) -> Self {
                 // Where the machine has no such instruction `mul_add` would call a function.
@@ -46,12 +70,6 @@ macro_rules! element {
             #[inline(always)]
             fn add(self, x: Self) -> Self {
                 self + x
-            }
-            fn from_f64(x: f64) -> Self {
-                x as $type
-            }
-            fn to_f64(self) -> f64 {
-                f64::from(self)
             }
         }
     };

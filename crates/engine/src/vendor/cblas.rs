@@ -1,10 +1,11 @@
 //! Libraries with the C BLAS interface: OpenBLAS, MKL, BLIS.
 
 use super::find;
-use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
+use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
 use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
+use gemwright_cpu::half::bf16;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
@@ -92,11 +93,39 @@ enum Functions {
     Long { sgemm: Gemm<i64, f32>, dgemm: Gemm<i64, f64> },
 }
 
-/// MKL's own functions for weights that are laid out once, f32 only.
+/// The same of bf16, with factors and a result of f32: MKL's and OpenBLAS's name for it, if they have it.
+type MixedGemm = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    i32,
+    i32,
+    i32,
+    f32,
+    *const bf16,
+    i32,
+    *const bf16,
+    i32,
+    f32,
+    *mut f32,
+    i32,
+);
+const MIXED: [&str; 2] = ["cblas_gemm_bf16bf16f32", "cblas_sbgemm"];
+
+/// MKL's own functions for weights that are laid out once.
 #[derive(Clone, Copy)]
-struct WithPacked {
-    /// which operand, m, n, k: bytes.
-    size: unsafe extern "C" fn(c_int, i32, i32, i32) -> usize,
+enum WithPacked {
+    Short(PackShort),
+    Mixed(PackMixed),
+}
+
+/// Bytes of packed weights: which operand, m, n, k.
+type PackSize = unsafe extern "C" fn(c_int, i32, i32, i32) -> usize;
+
+/// Of f32.
+#[derive(Clone, Copy)]
+struct PackShort {
+    size: PackSize,
     /// order, which operand, trans, m, n, k, alpha, source, ld, packed.
     pack: unsafe extern "C" fn(c_int, c_int, c_int, i32, i32, i32, f32, *const f32, i32, *mut f32),
     /// order, transa, transb, m, n, k, a, lda, b, ldb, beta, c, ldc.
@@ -105,6 +134,15 @@ struct WithPacked {
 
 type Compute =
     unsafe extern "C" fn(c_int, c_int, c_int, i32, i32, i32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
+
+/// Of bf16: the factor comes with the product.
+#[derive(Clone, Copy)]
+struct PackMixed {
+    size: PackSize,
+    /// order, which operand, trans, m, n, k, source, ld, packed.
+    pack: unsafe extern "C" fn(c_int, c_int, c_int, i32, i32, i32, *const bf16, i32, *mut bf16),
+    compute: MixedGemm,
+}
 
 /// An open library.
 pub struct Cblas {
@@ -116,8 +154,9 @@ struct Inner {
     name: &'static str,
     origin: String,
     functions: Functions,
+    mixed: Option<MixedGemm>,
     set_threads: Option<unsafe extern "C" fn(c_int)>,
-    packed: Option<WithPacked>,
+    packed: Option<(PackShort, PackMixed)>,
     /// MKL's threads, which can be told how long to spin.
     spinning: Option<(Library, String)>,
     /// Keeps the functions valid.
@@ -130,16 +169,19 @@ impl Cblas {
         let (library, path) = find::open(known.variable, known.files, known.folders)?;
         let functions = functions(&library, known.prefixes).ok_or_else(|| format!("{path} has no cblas_sgemm"))?;
         let set_threads = known.threads.iter().find_map(|name| symbol(&library, name));
-        let packed = with_packed(&library);
+        let (mixed, packed) = (MIXED.iter().find_map(|name| symbol(&library, name)), with_packed(&library));
         let spinning = find::open("GEMWRIGHT_IOMP", &["libiomp5.so"], &[""]).ok().filter(|_| known.name == "mkl");
         let version = version(&library, &known.version).unwrap_or_else(|| "version not told".into());
         let origin = format!("{version} ({path})");
         let contract = Contract {
-            dtypes: &[DType::F32, DType::F64],
+            dtypes: match mixed {
+                Some(_) => &[(DType::F32, DType::F32), (DType::F64, DType::F64), (DType::Bf16, DType::F32)],
+                None => &[(DType::F32, DType::F32), (DType::F64, DType::F64)],
+            },
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
-            prepacks: if packed.is_some() { &[DType::F32] } else { &[] },
+            prepacks: if packed.is_some() { &[DType::F32, DType::Bf16] } else { &[] },
             determinism: Determinism::Unknown,
             denormals: true,
         };
@@ -148,6 +190,7 @@ impl Cblas {
                 name: known.name,
                 origin,
                 functions,
+                mixed,
                 set_threads,
                 packed,
                 spinning,
@@ -174,12 +217,18 @@ fn functions(library: &Library, prefixes: &[&str]) -> Option<Functions> {
     Some(Functions::Long { sgemm, dgemm })
 }
 
-fn with_packed(library: &Library) -> Option<WithPacked> {
-    Some(WithPacked {
+fn with_packed(library: &Library) -> Option<(PackShort, PackMixed)> {
+    let short = PackShort {
         size: symbol(library, "cblas_sgemm_pack_get_size")?,
         pack: symbol(library, "cblas_sgemm_pack")?,
         compute: symbol(library, "cblas_sgemm_compute")?,
-    })
+    };
+    let mixed = PackMixed {
+        size: symbol(library, "cblas_gemm_bf16bf16f32_pack_get_size")?,
+        pack: symbol(library, "cblas_gemm_bf16bf16f32_pack")?,
+        compute: symbol(library, "cblas_gemm_bf16bf16f32_compute")?,
+    };
+    Some((short, mixed))
 }
 
 fn version(library: &Library, version: &Version) -> Option<String> {
@@ -231,20 +280,38 @@ impl Candidate for Cblas {
 
     unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
-        let (Some(with), Some(call)) = (self.inner.packed, call(problem)) else { return Err(Refusal::Prepack) };
+        let (Some((short, mixed)), Some(call)) = (self.inner.packed, call(problem)) else {
+            return Err(Refusal::Prepack);
+        };
+        // Where there is nothing to lay out MKL divides by 0.
+        if call.extents.contains(&0) {
+            return Ok(Box::new(CblasPlan { library: Arc::clone(&self.inner), problem: *problem }));
+        }
+        let with = if problem.dtype == DType::Bf16 { WithPacked::Mixed(mixed) } else { WithPacked::Short(short) };
         let [m, n, k] = call.extents.map(|x| x as i32);
+        let (trans, ld) = (call.trans[1], call.leading[1] as i32);
         let mut weights = Vec::new();
         for i in 0..problem.product.batch {
+            let size = match with {
+                WithPacked::Short(with) => with.size,
+                WithPacked::Mixed(with) => with.size,
+            };
             // SAFETY: numbers by value.
-            let bytes = unsafe { (with.size)(B_MATRIX, m, n, k) };
+            let bytes = unsafe { size(B_MATRIX, m, n, k) };
             let mut packed = vec![0f32; bytes.div_ceil(size_of::<f32>()) + PACKED_ALIGN];
-            let from = b.region.address.cast::<f32>();
-            let from = from.wrapping_offset(b.first as isize + i as isize * problem.b.batch as isize);
             let to = aligned(&mut packed);
             // SAFETY: b has the extents and the leading dimension of the call; `to` has the bytes it asked for.
             unsafe {
-                let (trans, ld) = (call.trans[1], call.leading[1] as i32);
-                (with.pack)(call.order, B_MATRIX, trans, m, n, k, problem.alpha as f32, from, ld, to);
+                match with {
+                    WithPacked::Short(with) => {
+                        let (alpha, from) = (problem.alpha as f32, address(b, problem.b.batch, i));
+                        (with.pack)(call.order, B_MATRIX, trans, m, n, k, alpha, from, ld, to);
+                    }
+                    WithPacked::Mixed(with) => {
+                        let from = address(b, problem.b.batch, i);
+                        (with.pack)(call.order, B_MATRIX, trans, m, n, k, from, ld, to.cast());
+                    }
+                }
             }
             weights.push(packed);
         }
@@ -316,6 +383,11 @@ impl Plan for CblasPlan {
         for i in 0..p.batch {
             // SAFETY: by the contract of `run`; leading dimensions were checked by the contract's `admits`.
             unsafe {
+                if self.problem.dtype == DType::Bf16 {
+                    let Some(gemm) = self.library.mixed else { return Err(RunError::Library("no bf16".into())) };
+                    mixed(gemm, &call, &self.problem, operands, i);
+                    continue;
+                }
                 match (&self.library.functions, self.problem.dtype) {
                     (Functions::Short { sgemm, .. }, DType::F32) => one(*sgemm, &call, &self.problem, operands, i),
                     (Functions::Short { dgemm, .. }, _) => one(*dgemm, &call, &self.problem, operands, i),
@@ -363,34 +435,24 @@ impl Plan for PackedPlan {
         debug_assert!(self.library.packed.is_some());
         let [m, n, k] = call.extents.map(|x| x as i32);
         let [lda, ldb, ldc] = call.leading.map(|x| x as i32);
+        let (order, trans) = (call.order, call.trans[0]);
+        let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
         for (i, packed) in (0..).zip(&self.weights) {
-            let at = |operand: &Operand, batch: i64| {
-                operand
-                    .region
-                    .address
-                    .cast::<f32>()
-                    .wrapping_offset(operand.first as isize + i as isize * batch as isize)
-            };
-            let (a, c) = (at(&operands.a, problem.a.batch), at(&operands.out, problem.out.batch));
+            let c = address(&operands.out, problem.out.batch, i);
             let start = packed.as_ptr();
             let b = start.wrapping_add(start.align_offset(64).min(PACKED_ALIGN));
             // SAFETY: by the contract of `run`; b is what `pack` wrote for these extents.
             unsafe {
-                (self.with.compute)(
-                    call.order,
-                    call.trans[0],
-                    PACKED,
-                    m,
-                    n,
-                    k,
-                    a,
-                    lda,
-                    b,
-                    ldb,
-                    problem.beta as f32,
-                    c,
-                    ldc,
-                );
+                match self.with {
+                    WithPacked::Short(with) => {
+                        let a = address(&operands.a, problem.a.batch, i);
+                        (with.compute)(order, trans, PACKED, m, n, k, a, lda, b, ldb, beta, c, ldc);
+                    }
+                    WithPacked::Mixed(with) => {
+                        let (a, b) = (address(&operands.a, problem.a.batch, i), b.cast());
+                        (with.compute)(order, trans, PACKED, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+                    }
+                }
             }
         }
         Ok(())
@@ -405,15 +467,24 @@ where
     I::Error: std::fmt::Debug,
     T: gemwright_cpu::Element,
 {
-    let at = |operand: &Operand, batch: i64| {
-        operand.region.address.cast::<T>().wrapping_offset(operand.first as isize + i as isize * batch as isize)
-    };
     let int = |x: i64| I::try_from(x).expect("extents and leading dimensions fit: the contract says so");
     let [m, n, k] = call.extents.map(int);
     let [lda, ldb, ldc] = call.leading.map(int);
-    let (a, b, c) =
-        (at(&operands.a, problem.a.batch), at(&operands.b, problem.b.batch), at(&operands.out, problem.out.batch));
+    let (a, b) = (address(&operands.a, problem.a.batch, i), address(&operands.b, problem.b.batch, i));
+    let c = address(&operands.out, problem.out.batch, i);
     let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
+    // SAFETY: the function's own contract: operands of these extents and leading dimensions.
+    unsafe { gemm(call.order, call.trans[0], call.trans[1], m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) };
+}
+
+/// # Safety
+/// As for [`Plan::run`]; operands are bf16, the result f32.
+unsafe fn mixed(gemm: MixedGemm, call: &Call, problem: &Problem, operands: &Operands, i: u64) {
+    let [m, n, k] = call.extents.map(|x| x as i32);
+    let [lda, ldb, ldc] = call.leading.map(|x| x as i32);
+    let (a, b) = (address(&operands.a, problem.a.batch, i), address(&operands.b, problem.b.batch, i));
+    let c = address(&operands.out, problem.out.batch, i);
+    let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
     // SAFETY: the function's own contract: operands of these extents and leading dimensions.
     unsafe { gemm(call.order, call.trans[0], call.trans[1], m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) };
 }

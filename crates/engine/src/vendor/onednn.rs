@@ -1,7 +1,7 @@
 //! oneDNN, by its plain `dnnl_sgemm`.
 
 use super::find;
-use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError};
+use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError, address};
 use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
@@ -60,7 +60,7 @@ impl OneDnn {
             format!("oneDNN {major}.{minor}.{patch} ")
         });
         let contract = Contract {
-            dtypes: &[DType::F32],
+            dtypes: &[(DType::F32, DType::F32)],
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
@@ -125,15 +125,8 @@ impl Plan for OneDnnPlan {
         let found = order(&problem.a, p.m, p.k).zip(order(&problem.b, p.k, p.n)).zip(order(&problem.out, p.m, p.n));
         let Some(((a, b), out)) = found else { return Err(RunError::Library("a layout it does not take".into())) };
         for i in 0..p.batch {
-            let at = |operand: &crate::candidate::Operand, batch: i64| {
-                operand
-                    .region
-                    .address
-                    .cast::<f32>()
-                    .wrapping_offset(operand.first as isize + i as isize * batch as isize)
-            };
-            let (pa, pb) = (at(&operands.a, problem.a.batch), at(&operands.b, problem.b.batch));
-            let pc = at(&operands.out, problem.out.batch);
+            let (pa, pb) = (address(&operands.a, problem.a.batch, i), address(&operands.b, problem.b.batch, i));
+            let pc = address(&operands.out, problem.out.batch, i);
             let flag = |turned: bool| if turned { b'T' as c_char } else { b'N' as c_char };
             let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
             let (m, n, k) = (p.m as i64, p.n as i64, p.k as i64);

@@ -1,0 +1,268 @@
+//! More than 16 columns: block after block of the result, in each block after block of k, in each a panel of 32 rows
+//! against all pairs of column tiles.
+//!
+//! First-level cache: the panel of rows in use, 32 by 256, 16 KB. The first pair of columns reads it where it lies and
+//! leaves it as tiles, which the others read; so rows are read from memory once in a block of the result, by 32 streams
+//! at a time. Second level: the columns of a block of k, and the sums of the block of the result. Finished sums are
+//! written to their place between the products of the next piece.
+
+use super::amx::Rows;
+use super::few::panel_tiles;
+use super::output::{Output, Sink};
+use super::packed::{PANEL, STEP};
+use super::tile::{self, ROWS, TILE};
+use super::words::{along, columns_tile};
+use crate::cache::Caches;
+use crate::matrix::Mat;
+use crate::pool::{Pool, Rounds};
+use crate::scratch::{Scratch, Space};
+use half::bf16;
+use std::arch::x86_64::_mm_sfence;
+
+/// Steps of a block of k: a longer panel would be pushed out of the first-level cache by the columns.
+const STEPS: usize = 8;
+/// Bytes of two tiles.
+const PAIR: usize = 2 * TILE;
+/// Sums of a piece, 32 by 32.
+const PIECE: usize = PANEL * PANEL;
+/// Pairs of column tiles in a block at most, and panels of rows where there are so many.
+const MOST_PAIRS: usize = 20;
+const MOST_PANELS: usize = 8;
+/// Bytes of a result from which on it would only push other things out of the caches.
+const LARGE: usize = 1 << 20;
+
+/// How the result is cut.
+#[derive(Clone, Copy)]
+struct Blocks {
+    /// Panels and pairs of a block.
+    panels: usize,
+    pairs: usize,
+    /// Panels, pairs and blocks of k of it all.
+    all_panels: usize,
+    all_pairs: usize,
+    all_k: usize,
+}
+
+impl Blocks {
+    fn new(rows: usize, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
+        let (q, k) = columns.extents();
+        let (all_panels, all_pairs) = (rows.div_ceil(PANEL), q.div_ceil(PANEL));
+        let pairs = all_pairs.div_ceil(all_pairs.div_ceil(MOST_PAIRS));
+        // While all columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
+        let near = q * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
+        let panels = if near { 1 } else { MOST_PANELS };
+        let mut blocks = Blocks { panels, pairs, all_panels, all_pairs, all_k: k.div_ceil(STEPS * STEP) };
+        // Every thread has its share, and a slow one can be helped. The order of sums does not depend on it.
+        while blocks.count() < 4 * threads && blocks.panels > 1 {
+            blocks.panels = blocks.panels.div_ceil(2);
+        }
+        while blocks.count() < 4 * threads && blocks.pairs > 2 {
+            blocks.pairs = blocks.pairs.div_ceil(2);
+        }
+        blocks
+    }
+
+    fn count(&self) -> usize {
+        self.all_panels.div_ceil(self.panels) * self.all_pairs.div_ceil(self.pairs)
+    }
+}
+
+/// What the threads share.
+struct Shared<'a, U> {
+    rows: Rows<'a>,
+    columns: Mat<'a, bf16>,
+    sink: Sink<U>,
+    blocks: Blocks,
+    /// Columns as tiles, block of k after block of k, in each pair after pair.
+    laid: Space<u8>,
+}
+
+/// What a thread has to itself.
+#[derive(Clone, Copy)]
+struct Own {
+    /// A panel of rows as tiles.
+    panel: *mut u8,
+    /// Two finished pieces.
+    staged: *mut f32,
+    /// The sums of a block of the result.
+    sums: *mut f32,
+}
+
+/// A finished piece that is not yet where it belongs: its sums, and its first row and column.
+#[derive(Clone, Copy)]
+struct Piece {
+    sums: *const f32,
+    i: usize,
+    j: usize,
+}
+
+/// `columns` are lines of k; the result is as `sink` says.
+pub fn blocked<U: Output>(
+    rows: Rows<'_>,
+    columns: Mat<'_, bf16>,
+    sink: Sink<U>,
+    pool: &Pool,
+    threads: usize,
+    scratch: &mut Scratch,
+) {
+    let blocks = Blocks::new(rows.count(), &columns, threads);
+    let all_columns = blocks.all_k * blocks.all_pairs * STEPS * PAIR;
+    let block_sums = blocks.panels * blocks.pairs * PIECE * size_of::<f32>();
+    let own = STEPS * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
+    scratch.reserve(all_columns + threads * own);
+    let laid = Space::<u8>::of(scratch);
+    let large = sink.rows * sink.cols * size_of::<U>() > LARGE;
+    let shared = Shared { rows, columns, sink: if large { sink.streaming() } else { sink }, blocks, laid };
+    let (laying, working) =
+        (Rounds::new(blocks.all_k * blocks.all_pairs, threads), Rounds::new(blocks.count(), threads));
+    pool.run(threads, &|thread| {
+        // SAFETY: `gemm_amx` has asked for the instructions; pieces of the columns and blocks of the result are whose who
+        // claimed them; nobody reads columns before all are laid out; `thread` < `threads`, so its part is its own.
+        unsafe {
+            while let Some(item) = laying.claim(thread, 0) {
+                lay(&shared, item);
+                laying.finish();
+            }
+            laying.wait(1);
+            let panel = shared.laid.from(all_columns + thread * own);
+            let staged = panel.add(STEPS * PAIR).cast::<f32>();
+            let own = Own { panel, staged, sums: staged.add(2 * PIECE) };
+            tile::configure();
+            let mut finished = None;
+            while let Some(block) = working.claim(thread, 0) {
+                finished = multiply(&shared, block, own, finished);
+            }
+            if let Some(piece) = finished {
+                write(&shared.sink, &piece, 0, 4);
+            }
+            tile::release();
+            if shared.sink.streams {
+                // What went past the caches is there before anybody hears that this thread is done.
+                _mm_sfence();
+            }
+        }
+    });
+}
+
+/// Lays out the columns of a pair in a block of k.
+///
+/// # Safety
+/// AVX-512 F, BW and VL are there; the place is this thread's.
+unsafe fn lay<U>(shared: &Shared<'_, U>, item: usize) {
+    let (block, pair) = (item / shared.blocks.all_pairs, item % shared.blocks.all_pairs);
+    let (q, k) = shared.columns.extents();
+    for step in 0..STEPS.min(k.div_ceil(STEP) - block * STEPS) {
+        for half in 0..2 {
+            let j = pair * PANEL + half * ROWS;
+            // SAFETY: by the contract; columns that are not there leave what was there, for sums that nobody takes.
+            unsafe {
+                if j < q {
+                    let to = shared.laid.from(item * STEPS * PAIR + step * PAIR + half * TILE);
+                    columns_tile(&shared.columns, j, (block * STEPS + step) * STEP, to);
+                }
+            }
+        }
+    }
+}
+
+/// A block of the result. Takes the piece that is not yet written, and gives back its own last one.
+///
+/// # Safety
+/// Tiles are configured, columns laid out; the block of the result and `own` are this thread's.
+unsafe fn multiply<U: Output>(
+    shared: &Shared<'_, U>,
+    block: usize,
+    own: Own,
+    mut finished: Option<Piece>,
+) -> Option<Piece> {
+    let blocks = &shared.blocks;
+    let along_panels = blocks.all_panels.div_ceil(blocks.panels);
+    let (first_panel, first_pair) = (block % along_panels * blocks.panels, block / along_panels * blocks.pairs);
+    let panels = blocks.panels.min(blocks.all_panels - first_panel);
+    let pairs = blocks.pairs.min(blocks.all_pairs - first_pair);
+    let all_steps = shared.columns.cols.div_ceil(STEP);
+    for k in 0..blocks.all_k {
+        let steps = STEPS.min(all_steps - k * STEPS);
+        for panel in 0..panels {
+            // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
+            unsafe {
+                let source = Source::of(&shared.rows, first_panel + panel, k * STEPS, steps, own.panel);
+                for pair in 0..pairs {
+                    let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * STEPS * PAIR);
+                    let sums = own.sums.add((panel * pairs + pair) * PIECE);
+                    if k == 0 {
+                        tile::clear();
+                    } else {
+                        tile::load(sums);
+                    }
+                    for step in 0..steps {
+                        let columns = columns.add(step * PAIR);
+                        match source.lying {
+                            Some((rows, apart, whole)) if pair == 0 && step < whole => {
+                                let kept = own.panel.add(step * PAIR);
+                                tile::step_keeping((rows.add(step * 64), apart), columns, kept);
+                            }
+                            _ => tile::step(source.tiles.add(step * PAIR), columns),
+                        }
+                        if let Some(piece) = &finished {
+                            write(&shared.sink, piece, step * 4 / steps, (step + 1) * 4 / steps);
+                        }
+                    }
+                    finished = None;
+                    if k + 1 < blocks.all_k {
+                        tile::store(sums);
+                    } else {
+                        let staged = own.staged.add(pair % 2 * PIECE);
+                        tile::store(staged);
+                        let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
+                        finished = Some(Piece { sums: staged, i, j });
+                    }
+                }
+            }
+        }
+    }
+    finished
+}
+
+/// A panel of rows in a block of k.
+struct Source {
+    /// As tiles.
+    tiles: *const u8,
+    /// Where they lie, the bytes between them, and how many steps can be read there.
+    lying: Option<(*const u8, isize, usize)>,
+}
+
+impl Source {
+    /// Steps that cannot be read where they lie are made into tiles at `kept`.
+    ///
+    /// # Safety
+    /// AVX-512 F, BW and VL are there; the panel and the steps are; `kept` has room for them.
+    unsafe fn of(rows: &Rows<'_>, panel: usize, first: usize, steps: usize, kept: *mut u8) -> Source {
+        let lines = match rows {
+            Rows::Packed(packed) => return Source { tiles: packed.tiles(panel, first), lying: None },
+            Rows::Plain(lines) => lines,
+        };
+        let i = panel * PANEL;
+        let readable = if along(lines) && lines.rows - i >= PANEL { lines.cols / STEP } else { 0 };
+        let whole = readable.saturating_sub(first).min(steps);
+        for step in whole..steps {
+            // SAFETY: by the contract.
+            unsafe { panel_tiles(lines, i, first + step, kept.add(step * PAIR)) };
+        }
+        let apart = lines.row * size_of::<bf16>() as isize;
+        Source { tiles: kept, lying: Some((lines.at(i, first * STEP).cast(), apart, whole)) }
+    }
+}
+
+/// Tiles `from..to` of the four of a piece to their place.
+///
+/// # Safety
+/// As for [`Sink::put`].
+#[inline]
+unsafe fn write<U: Output>(sink: &Sink<U>, piece: &Piece, from: usize, to: usize) {
+    for tile in from..to {
+        let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
+        // SAFETY: by the contract.
+        unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
+    }
+}

@@ -1,0 +1,106 @@
+//! Up to 16 columns: they are one tile, and rows stream past them, read once.
+//!
+//! Nothing is asked for ahead: the 32 rows of two tiles are 32 streams, enough to keep memory at work.
+
+use super::amx::Rows;
+use super::output::{Output, Sink};
+use super::packed::{PANEL, STEP};
+use super::tile::{self, ROWS, TILE};
+use super::words::{along, columns_tile, rows_tile};
+use crate::matrix::Mat;
+use crate::pool::{Pool, Rounds};
+use crate::scratch::{Scratch, Space};
+use half::bf16;
+
+/// Steps of the columns that a thread lays out at a time.
+const STEPS: usize = 16;
+
+/// What a thread has beside: two tiles of rows, and four of sums.
+#[repr(C, align(64))]
+struct Own {
+    rows: [u8; 2 * TILE],
+    sums: [f32; 4 * ROWS * ROWS],
+}
+
+/// `columns` are lines of k, up to 16; the result is as `sink` says.
+pub fn few<U: Output>(
+    rows: Rows<'_>,
+    columns: Mat<'_, bf16>,
+    sink: Sink<U>,
+    pool: &Pool,
+    threads: usize,
+    scratch: &mut Scratch,
+) {
+    let (count, steps) = (rows.count(), columns.cols.div_ceil(STEP));
+    scratch.reserve(steps * TILE);
+    let space = Space::<u8>::of(scratch);
+    let (laying, panels) = (Rounds::new(steps.div_ceil(STEPS), threads), Rounds::new(count.div_ceil(PANEL), threads));
+    pool.run(threads, &|thread| {
+        // SAFETY: `gemm_amx` has asked for the instructions; pieces of the columns and panels of the result are whose
+        // who claimed them; nobody reads columns before all are laid out.
+        unsafe {
+            while let Some(piece) = laying.claim(thread, 0) {
+                for step in piece * STEPS..steps.min((piece + 1) * STEPS) {
+                    columns_tile(&columns, 0, step * STEP, space.from(step * TILE));
+                }
+                laying.finish();
+            }
+            laying.wait(1);
+            tile::configure();
+            let mut own = Own { rows: [0; 2 * TILE], sums: [0.0; 4 * ROWS * ROWS] };
+            while let Some(panel) = panels.claim(thread, 0) {
+                sums(&rows, panel, (steps, space.from(0)), &mut own);
+                let i = panel * PANEL;
+                sink.put(own.sums.as_ptr(), i, 0);
+                sink.put(own.sums.as_ptr().add(2 * ROWS * ROWS), i + ROWS, 0);
+            }
+            tile::release();
+        }
+    });
+}
+
+/// The sums of a panel of rows.
+///
+/// # Safety
+/// Tiles are configured; the panel is there; the columns have `steps` tiles.
+unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u8), own: &mut Own) {
+    // SAFETY: by the contract.
+    unsafe {
+        tile::clear();
+        match rows {
+            Rows::Packed(packed) => {
+                for step in 0..steps {
+                    tile::step_narrow((packed.tiles(panel, step), 64), columns.add(step * TILE));
+                }
+            }
+            Rows::Plain(lines) => {
+                let i = panel * PANEL;
+                // Whole tiles of memory can be read where they lie.
+                let whole = if along(lines) && lines.rows - i >= PANEL { lines.cols / STEP } else { 0 };
+                let apart = lines.row * size_of::<bf16>() as isize;
+                for step in 0..whole {
+                    tile::step_narrow((lines.at(i, step * STEP).cast(), apart), columns.add(step * TILE));
+                }
+                for step in whole..steps {
+                    panel_tiles(lines, i, step, own.rows.as_mut_ptr());
+                    tile::step_narrow((own.rows.as_ptr(), 64), columns.add(step * TILE));
+                }
+            }
+        }
+        tile::store(own.sums.as_mut_ptr());
+    }
+}
+
+/// The two tiles of a panel of rows at a step.
+///
+/// # Safety
+/// AVX-512 F, BW and VL are there; row i and the step are; 2 KB are writable.
+pub unsafe fn panel_tiles(lines: &Mat<'_, bf16>, i: usize, step: usize, to: *mut u8) {
+    // SAFETY: by the contract; rows that are not there leave what was there, and sums that nobody takes.
+    unsafe {
+        rows_tile(lines, i, step * STEP, to);
+        if i + ROWS < lines.rows {
+            rows_tile(lines, i + ROWS, step * STEP, to.add(TILE));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Products of bf16: sums in f32, results in bf16 or f32.
+//!
+//! On machines with AMX a product is cut into pieces of 32 by 32. One operand, the *rows*, is used as it lies where its
+//! steps of k are neighbours: a tile of 16 rows by 32 steps is a plain copy of memory. The other, the *columns*, is laid
+//! out once in pairs of steps, as the instruction wants it. Which operand is which follows from what lies how, and then
+//! from size: the columns are the smaller ones. So a linear layer's weights are read straight from memory, and the
+//! result is computed transposed where that suits them.
+//!
+//! `words` makes tiles, `tile` has the instructions, `few` and `blocked` are the ways, `dot` that of a single row,
+//! `output` brings sums to their place; `widened` is the way of machines without tiles, through f32.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod blocked;
+#[cfg(target_arch = "x86_64")]
+mod dot;
+#[cfg(target_arch = "x86_64")]
+mod few;
+#[cfg(target_arch = "x86_64")]
+mod output;
+mod packed;
+#[cfg(target_arch = "x86_64")]
+mod tile;
+mod widened;
+#[cfg(target_arch = "x86_64")]
+mod words;
+
+use crate::matrix::{Mat, MatMut};
+use crate::pool::Pool;
+use crate::scratch::Scratch;
+use crate::simd::Number;
+use half::bf16;
+
+#[cfg(target_arch = "x86_64")]
+pub use amx::{available as tiles_available, gemm_amx};
+pub use packed::PackedTiles;
+pub use widened::gemm_widened;
+
+/// C = alpha · A · B + beta · C with sums in f32; with beta = 0 nothing of C is read.
+pub struct MixedJob<'a, U> {
+    /// \[m, k\].
+    pub a: Mat<'a, bf16>,
+    /// \[k, n\].
+    pub b: Right<'a>,
+    /// \[m, n\].
+    pub c: MatMut<'a, U>,
+    #[allow(missing_docs)]
+    pub alpha: f32,
+    #[allow(missing_docs)]
+    pub beta: f32,
+}
+
+/// The second operand: as it lies, or laid out before.
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub enum Right<'a> {
+    Plain(Mat<'a, bf16>),
+    Packed(&'a PackedTiles),
+}
+
+impl Right<'_> {
+    /// K and N.
+    pub fn extents(&self) -> (usize, usize) {
+        match self {
+            Right::Plain(b) => b.extents(),
+            Right::Packed(packed) => packed.extents(),
+        }
+    }
+}
+
+impl<U: Number> MixedJob<'_, U> {
+    /// M, N and K.
+    ///
+    /// # Panics
+    /// If the extents do not belong together.
+    fn extents(&self) -> (usize, usize, usize) {
+        let (a, b, c) = (self.a.extents(), self.b.extents(), self.c.extents());
+        assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");
+        (c.0, c.1, a.1)
+    }
+
+    /// C = beta · C, where there is nothing to sum.
+    fn scale(&self) {
+        let (m, n) = self.c.extents();
+        for i in 0..m {
+            for j in 0..n {
+                let at = self.c.ptr.wrapping_offset(i as isize * self.c.row + j as isize * self.c.col);
+                // SAFETY: inside C, which the job has to itself.
+                unsafe {
+                    let old = if self.beta == 0.0 { 0.0 } else { f64::from(self.beta) * (*at).to_f64() };
+                    *at = U::from_f64(old);
+                }
+            }
+        }
+    }
+}
+
+/// A function that multiplies into one type of result.
+pub type RunMixed<U> = fn(MixedJob<'_, U>, &Pool, usize, &mut Scratch);

@@ -1,0 +1,62 @@
+//! Weights as tiles, laid out once and used for every number of rows.
+
+use crate::matrix::Mat;
+use half::bf16;
+
+/// Rows of a panel: two tiles.
+pub const PANEL: usize = 32;
+/// Steps of k in a tile.
+pub const STEP: usize = 32;
+
+/// A line of the cache, so that tiles begin on one.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Line([bf16; STEP]);
+
+/// B as tiles read it, panel by panel of 32 of its columns, in each step by step of k the tile of the first 16 and that
+/// of the others; what is beyond the matrix is 0.
+#[derive(Debug, Clone)]
+pub struct PackedTiles {
+    lines: Vec<Line>,
+    k: usize,
+    n: usize,
+}
+
+impl PackedTiles {
+    /// Lays B out.
+    pub fn new(b: Mat<'_, bf16>) -> PackedTiles {
+        let (k, n) = b.extents();
+        let (panels, steps) = (n.div_ceil(PANEL), k.div_ceil(STEP));
+        let mut lines = vec![Line([bf16::ZERO; STEP]); panels * steps * PANEL];
+        for j in 0..n {
+            for s in 0..k {
+                let line = (j / PANEL * steps + s / STEP) * PANEL + j % PANEL;
+                // SAFETY: inside B.
+                lines[line].0[s % STEP] = unsafe { *b.at(s, j) };
+            }
+        }
+        PackedTiles { lines, k, n }
+    }
+
+    /// K and N.
+    pub fn extents(&self) -> (usize, usize) {
+        (self.k, self.n)
+    }
+
+    /// Bytes it takes beside the weights themselves.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.lines.as_slice())
+    }
+
+    /// An element of B.
+    pub(crate) fn at(&self, s: usize, j: usize) -> *const bf16 {
+        let line = (j / PANEL * self.k.div_ceil(STEP) + s / STEP) * PANEL + j % PANEL;
+        &raw const self.lines[line].0[s % STEP]
+    }
+
+    /// The tiles of a panel from a step of k on.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn tiles(&self, panel: usize, step: usize) -> *const u8 {
+        self.lines.as_ptr().wrapping_add((panel * self.k.div_ceil(STEP) + step) * PANEL).cast()
+    }
+}

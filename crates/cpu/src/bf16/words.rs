@@ -1,0 +1,156 @@
+//! Tiles made of a matrix: words of two steps of k, sixteen to a register, turned in registers where they lie the
+//! other way round.
+
+use super::tile::ROWS;
+use crate::matrix::Mat;
+use half::bf16;
+use std::arch::x86_64::*;
+
+/// Whether steps of k are neighbours.
+pub fn along(lines: &Mat<'_, bf16>) -> bool {
+    lines.col == 1 || lines.cols <= 1
+}
+
+/// The lowest `count` bits.
+#[inline]
+pub fn mask16(count: usize) -> __mmask16 {
+    if count >= 16 { !0 } else { (1 << count) - 1 }
+}
+
+#[inline]
+fn mask32(count: usize) -> __mmask32 {
+    if count >= 32 { !0 } else { (1 << count) - 1 }
+}
+
+/// The tile of rows: row i.. (up to 16) of `lines`, steps k.. (up to 32) of it, 64 bytes a row.
+///
+/// # Safety
+/// AVX-512 F, BW and VL are there; line i and step k are inside; 1 KB is writable at `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub unsafe fn rows_tile(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) {
+    // SAFETY: by the contract.
+    unsafe {
+        let words = match along(lines) {
+            true => by_lines(lines, i, k),
+            false if lines.row == 1 => turned(by_pairs(lines, i, k)),
+            false => gathered(lines, i, k),
+        };
+        put(words, to);
+    }
+}
+
+/// The tile of columns: lines i.. (up to 16) side by side, each word two steps of one of them.
+///
+/// # Safety
+/// As for [`rows_tile`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub unsafe fn columns_tile(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) {
+    // SAFETY: by the contract.
+    unsafe {
+        let words = match along(lines) {
+            true => turned(by_lines(lines, i, k)),
+            false if lines.row == 1 => by_pairs(lines, i, k),
+            false => turned(gathered(lines, i, k)),
+        };
+        put(words, to);
+    }
+}
+
+/// # Safety
+/// 1 KB is writable.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn put(words: [__m512i; 16], to: *mut u8) {
+    for (row, word) in words.into_iter().enumerate() {
+        // SAFETY: by the contract.
+        unsafe { _mm512_storeu_si512(to.add(row * 64).cast(), word) };
+    }
+}
+
+/// A register a line, its steps side by side; what is not there is 0.
+///
+/// # Safety
+/// As for [`rows_tile`]; steps are neighbours.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn by_lines(lines: &Mat<'_, bf16>, i: usize, k: usize) -> [__m512i; 16] {
+    let (there, mask) = (lines.rows - i, mask32(lines.cols - k));
+    let mut words = [_mm512_setzero_si512(); 16];
+    for (r, word) in words.iter_mut().enumerate().take(there.min(ROWS)) {
+        // SAFETY: line i + r is there, and as many of its steps as the mask says.
+        *word = unsafe { _mm512_maskz_loadu_epi16(mask, lines.at(i + r, k).cast()) };
+    }
+    words
+}
+
+/// A register for each pair of steps, its lines side by side.
+///
+/// # Safety
+/// As for [`rows_tile`]; lines are neighbours.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn by_pairs(lines: &Mat<'_, bf16>, i: usize, k: usize) -> [__m512i; 16] {
+    let (steps, mask) = (lines.cols - k, mask16(lines.rows - i));
+    let mut words = [_mm512_setzero_si512(); 16];
+    for (pair, word) in words.iter_mut().enumerate() {
+        let step = |s: usize| {
+            let found = match s < steps {
+                // SAFETY: the step is there, and as many lines as the mask says.
+                true => unsafe { _mm256_maskz_loadu_epi16(mask, lines.at(i, k + s).cast()) },
+                false => _mm256_setzero_si256(),
+            };
+            _mm512_cvtepu16_epi32(found)
+        };
+        *word = _mm512_or_si512(step(2 * pair), _mm512_slli_epi32::<16>(step(2 * pair + 1)));
+    }
+    words
+}
+
+/// Any strides: one by one.
+///
+/// # Safety
+/// As for [`rows_tile`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn gathered(lines: &Mat<'_, bf16>, i: usize, k: usize) -> [__m512i; 16] {
+    let mut words = [_mm512_setzero_si512(); 16];
+    for (r, word) in words.iter_mut().enumerate().take((lines.rows - i).min(ROWS)) {
+        let mut steps = [0u16; 32];
+        for (s, step) in steps.iter_mut().enumerate().take(lines.cols - k) {
+            // SAFETY: inside.
+            *step = unsafe { *lines.at(i + r, k + s) }.to_bits();
+        }
+        // SAFETY: 64 bytes.
+        *word = unsafe { _mm512_loadu_si512(steps.as_ptr().cast()) };
+    }
+    words
+}
+
+/// Rows for columns of 16 by 16 words: pairs and quadruples inside quarters of a register, then quarters.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub fn turned(mut r: [__m512i; 16]) -> [__m512i; 16] {
+    let mut t = [_mm512_setzero_si512(); 16];
+    for i in 0..8 {
+        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    for i in 0..4 {
+        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    for i in 0..4 {
+        t[i] = _mm512_shuffle_i32x4::<0x88>(r[i], r[4 + i]);
+        t[4 + i] = _mm512_shuffle_i32x4::<0xdd>(r[i], r[4 + i]);
+        t[8 + i] = _mm512_shuffle_i32x4::<0x88>(r[8 + i], r[12 + i]);
+        t[12 + i] = _mm512_shuffle_i32x4::<0xdd>(r[8 + i], r[12 + i]);
+    }
+    for i in 0..4 {
+        r[i] = _mm512_shuffle_i32x4::<0x88>(t[i], t[8 + i]);
+        r[4 + i] = _mm512_shuffle_i32x4::<0x88>(t[4 + i], t[12 + i]);
+        r[8 + i] = _mm512_shuffle_i32x4::<0xdd>(t[i], t[8 + i]);
+        r[12 + i] = _mm512_shuffle_i32x4::<0xdd>(t[4 + i], t[12 + i]);
+    }
+    r
+}

@@ -1,0 +1,66 @@
+//! Products of bf16: the same bits for any number of threads, with weights laid out before or not, and the same sums
+//! by tiles as by f32.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use gemwright_core::DType;
+use gemwright_cpu::half::bf16;
+use gemwright_cpu::{Kernel, Mat, MatMut, MixedJob, PackedTiles, Pool, Right, Scratch};
+
+/// Small whole numbers: every sum is exact, so kernels must agree to the bit.
+fn numbers(count: usize, seed: usize) -> Vec<bf16> {
+    (0..count).map(|i| bf16::from_f32(((i * 2_654_435_761 + seed * 40_503) >> 7 & 15) as f32 - 7.0)).collect()
+}
+
+/// Rows or columns of an operand one after the other.
+fn view(memory: &[bf16], rows: usize, cols: usize, turned: bool) -> Mat<'_, bf16> {
+    match turned {
+        true => Mat::row_major(memory, cols, rows).unwrap().transposed(),
+        false => Mat::row_major(memory, rows, cols).unwrap(),
+    }
+}
+
+#[test]
+fn exact_sums_are_exact_on_every_way() {
+    let cases = [(1, 70, 100), (1, 33, 2050), (5, 100, 333), (16, 31, 64), (17, 40, 31), (48, 70, 515), (130, 97, 300)];
+    for (m, n, k) in cases {
+        let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+        for (a_turned, b_turned) in [(false, true), (false, false), (true, false), (true, true)] {
+            let (a, b) = (view(&a, m, k, a_turned), view(&b, k, n, b_turned));
+            let packed = PackedTiles::new(b);
+            assert!(packed.bytes() >= 2 * k * n);
+            let mut found: Option<Vec<f32>> = None;
+            for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::Bf16) {
+                for (threads, laid) in [(1, false), (2, false), (3, true)] {
+                    let mut c = vec![1f32; m * n];
+                    let right = if laid { Right::Packed(&packed) } else { Right::Plain(b) };
+                    let job =
+                        MixedJob { a, b: right, c: MatMut::row_major(&mut c, m, n).unwrap(), alpha: 2.0, beta: -1.0 };
+                    (kernel.mixed().unwrap().to_f32)(job, &Pool::new(threads), threads, &mut Scratch::new());
+                    let first = found.get_or_insert_with(|| c.clone());
+                    assert!(*first == c, "{} {m}x{n}x{k} {a_turned} {b_turned} {threads}", kernel.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads() {
+    for (m, n, k) in [(1, 500, 700), (9, 300, 1000), (100, 700, 600), (300, 200, 900)] {
+        // Numbers whose sums are rounded.
+        let odd = |count: usize| (0..count).map(|i| bf16::from_f32((i as f32 * 0.618).sin())).collect::<Vec<_>>();
+        let (a, b) = (odd(m * k), odd(k * n));
+        for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::Bf16) {
+            let run = |threads: usize| {
+                let mut c = vec![bf16::NAN; m * n];
+                let (a, b) = (Mat::row_major(&a, m, k).unwrap(), Right::Plain(view(&b, k, n, true)));
+                let job = MixedJob { a, b, c: MatMut::row_major(&mut c, m, n).unwrap(), alpha: 1.0, beta: 0.0 };
+                (kernel.mixed().unwrap().to_bf16)(job, &Pool::new(threads), threads, &mut Scratch::new());
+                c
+            };
+            let alone = run(1);
+            assert!(alone.iter().all(|x| x.is_finite()), "{}", kernel.name);
+            assert!([2, 3, 5].into_iter().all(|threads| run(threads) == alone), "{} {m}x{n}x{k}", kernel.name);
+        }
+    }
+}
