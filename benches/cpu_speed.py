@@ -2,13 +2,14 @@
 """Our CPU kernels beside everything else, as the goals want it: fresh processes, paired ratios, limits in the rotation.
 
   cpu_speed.py BINARY SHAPES.csv [--processes 5] [--rounds 20] [--threads 1,2] [--best fma=355,amx=4650]
-               [--seconds S] --record DIR
+               [--seconds S] [--packed GROUP,...] --record DIR
 
 Every process runs `gemwright bench` over the shapes of one element type, plain and then with weights laid out
 beforehand. The figure of a product is the median over the processes of the paired ratio of ours to the best other of that
 process; a group's is the geometric mean. `--best` gives what the machine has shown with two threads, in
 G/s: a process whose limit loops do not reach 90 % of it (p10; half of it on one thread) is kept in the raw times,
-named, and left out of the figures. --seconds stops after that time with what there is. DIR gets raw.json (all times), figures.csv and groups.csv.
+named, and left out of the figures. --seconds stops after that time with what there is;
+--packed measures weights laid out beforehand for these groups alone. DIR gets raw.json (all times), figures.csv and groups.csv.
 """
 import argparse
 import csv
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--best", default="")
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--packed", default="")
     parser.add_argument("--record", required=True)
     options = parser.parse_args()
     best = {name: float(value) for name, value in (pair.split("=") for pair in options.best.split(",") if pair)}
@@ -69,8 +71,12 @@ def main():
     for process in range(options.processes):
         for threads in map(int, options.threads.split(",")):
             for dtype in sorted({row["dtype"] for row in shapes}):
-                rows = [row for row in shapes if row["dtype"] == dtype]
                 for prepacked in (False, True):
+                    rows = [row for row in shapes if row["dtype"] == dtype]
+                    if prepacked and options.packed:
+                        rows = [row for row in rows if row["group"] in options.packed.split(",")]
+                    if not rows:
+                        continue
                     if time.monotonic() - begin > options.seconds:
                         break
                     answer = bench(options.binary, rows, dtype, threads, options.rounds, prepacked)
@@ -119,10 +125,11 @@ def main():
 def least_time(product, flops):
     """Seconds by the limits of the same rotation."""
     rate = {limit["name"].split("-")[0]: quantile(limit["values"], 0.9) for limit in product["limits"]}
-    size = 8 if product["dtype"] == "f64" else 4
+    size = {"f64": 8, "f32": 4, "bf16": 2}
     m, n, k = product["m"], product["n"], product["k"]
-    bytes_read = size * (m * k + k * n + m * n) / rate["limit.read"] if product["cold"] else 0
-    return max(flops / rate["limit.fma"], bytes_read)
+    bytes_moved = size[product["dtype"]] * (m * k + k * n) + size[product["out_dtype"]] * m * n
+    reading = bytes_moved / rate["limit.read"] if product["cold"] else 0
+    return max(flops / rate["limit.amx" if product["dtype"] == "bf16" else "limit.fma"], reading)
 
 
 if __name__ == "__main__":

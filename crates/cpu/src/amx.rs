@@ -1,7 +1,7 @@
 //! AMX tiles: whether they may be used, and how fast they can be.
 
+use crate::bf16::tile;
 use crate::pool::Pool;
-use std::arch::asm;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -90,26 +90,13 @@ pub fn amx_loop(pool: &Pool, threads: usize) -> Option<f64> {
 unsafe fn piece(operands: *const u8) {
     // SAFETY: by the contract; tiles are configured before they are used and released in the end.
     unsafe {
-        asm!("ldtilecfg [{}]", in(reg) &FULL, options(nostack, readonly));
-        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        tile::configure();
+        tile::clear();
         for _ in 0..TURNS {
             for step in 0..STEPS {
-                asm!(
-                    "tileloadd tmm6, [{b} + {row}]",
-                    "tileloadd tmm4, [{a} + {row}]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tileloadd tmm5, [{a} + {row} + 1024]",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tileloadd tmm7, [{b} + {row} + 1024]",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    a = in(reg) operands.add(step * STEP),
-                    b = in(reg) operands.add((STEPS + step) * STEP),
-                    row = in(reg) 64usize,
-                    options(nostack, readonly)
-                );
+                tile::step(tile::tiles(operands.add(step * STEP)), operands.add((STEPS + step) * STEP));
             }
         }
-        asm!("tilerelease", options(nostack, nomem));
+        tile::release();
     }
 }

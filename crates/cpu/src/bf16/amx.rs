@@ -38,6 +38,9 @@ impl Rows<'_> {
     }
 }
 
+/// Operations from which on a second thread pays for being woken.
+const WORTH_THREADS: usize = 1 << 20;
+
 /// Multiplies on up to `threads` threads of `pool`.
 ///
 /// # Panics
@@ -51,6 +54,7 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     if k == 0 || job.alpha == 0.0 {
         return job.scale();
     }
+    let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
     let (a, c) = (job.a, &job.c);
     let (alpha, beta) = (job.alpha, job.beta);
     let sink = Sink { ptr: c.ptr, row: c.row, col: c.col, rows: m, cols: n, alpha, beta, streams: false };

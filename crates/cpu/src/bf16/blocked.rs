@@ -19,7 +19,8 @@ use crate::scratch::{Scratch, Space};
 use half::bf16;
 use std::arch::x86_64::_mm_sfence;
 
-/// Steps of a block of k: a longer panel would be pushed out of the first-level cache by the columns.
+/// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
+/// block loads and stores the sums anew.
 const STEPS: usize = 8;
 /// Bytes of two tiles.
 const PAIR: usize = 2 * TILE;
@@ -41,6 +42,8 @@ struct Blocks {
     all_panels: usize,
     all_pairs: usize,
     all_k: usize,
+    /// Steps of a block of k.
+    steps: usize,
 }
 
 impl Blocks {
@@ -51,7 +54,11 @@ impl Blocks {
         // While all columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
         let near = q * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
         let panels = if near { 1 } else { MOST_PANELS };
-        let mut blocks = Blocks { panels, pairs, all_panels, all_pairs, all_k: k.div_ceil(STEPS * STEP) };
+        // A single pair uses a panel once: for all of k then, so that sums stay in their tiles. Else equal blocks.
+        let all = k.div_ceil(STEP);
+        let steps = if all_pairs == 1 { all } else { all.div_ceil(((all + STEPS / 2) / STEPS).max(1)) };
+        let all_k = k.div_ceil(steps * STEP);
+        let mut blocks = Blocks { panels, pairs, all_panels, all_pairs, all_k, steps };
         // Every thread has its share, and a slow one can be helped. The order of sums does not depend on it.
         while blocks.count() < 4 * threads && blocks.panels > 1 {
             blocks.panels = blocks.panels.div_ceil(2);
@@ -106,9 +113,9 @@ pub fn blocked<U: Output>(
     scratch: &mut Scratch,
 ) {
     let blocks = Blocks::new(rows.count(), &columns, threads);
-    let all_columns = blocks.all_k * blocks.all_pairs * STEPS * PAIR;
+    let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
     let block_sums = blocks.panels * blocks.pairs * PIECE * size_of::<f32>();
-    let own = STEPS * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
+    let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
     scratch.reserve(all_columns + threads * own);
     let laid = Space::<u8>::of(scratch);
     let large = sink.rows * sink.cols * size_of::<U>() > LARGE;
@@ -125,7 +132,7 @@ pub fn blocked<U: Output>(
             }
             laying.wait(1);
             let panel = shared.laid.from(all_columns + thread * own);
-            let staged = panel.add(STEPS * PAIR).cast::<f32>();
+            let staged = panel.add(blocks.steps * PAIR).cast::<f32>();
             let own = Own { panel, staged, sums: staged.add(2 * PIECE) };
             tile::configure();
             let mut finished = None;
@@ -150,15 +157,15 @@ pub fn blocked<U: Output>(
 /// AVX-512 F, BW and VL are there; the place is this thread's.
 unsafe fn lay<U>(shared: &Shared<'_, U>, item: usize) {
     let (block, pair) = (item / shared.blocks.all_pairs, item % shared.blocks.all_pairs);
-    let (q, k) = shared.columns.extents();
-    for step in 0..STEPS.min(k.div_ceil(STEP) - block * STEPS) {
+    let ((q, k), all) = (shared.columns.extents(), shared.blocks.steps);
+    for step in 0..all.min(k.div_ceil(STEP) - block * all) {
         for half in 0..2 {
             let j = pair * PANEL + half * ROWS;
             // SAFETY: by the contract; columns that are not there leave what was there, for sums that nobody takes.
             unsafe {
                 if j < q {
-                    let to = shared.laid.from(item * STEPS * PAIR + step * PAIR + half * TILE);
-                    columns_tile(&shared.columns, j, (block * STEPS + step) * STEP, to);
+                    let to = shared.laid.from(item * all * PAIR + step * PAIR + half * TILE);
+                    columns_tile(&shared.columns, j, (block * all + step) * STEP, to);
                 }
             }
         }
@@ -182,13 +189,14 @@ unsafe fn multiply<U: Output>(
     let pairs = blocks.pairs.min(blocks.all_pairs - first_pair);
     let all_steps = shared.columns.cols.div_ceil(STEP);
     for k in 0..blocks.all_k {
-        let steps = STEPS.min(all_steps - k * STEPS);
+        let steps = blocks.steps.min(all_steps - k * blocks.steps);
+        let keeps = blocks.all_pairs > 1;
         for panel in 0..panels {
             // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
             unsafe {
-                let source = Source::of(&shared.rows, first_panel + panel, k * STEPS, steps, own.panel);
+                let source = Source::of(&shared.rows, first_panel + panel, k * blocks.steps, steps, own.panel);
                 for pair in 0..pairs {
-                    let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * STEPS * PAIR);
+                    let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
                     let sums = own.sums.add((panel * pairs + pair) * PIECE);
                     if k == 0 {
                         tile::clear();
@@ -198,11 +206,14 @@ unsafe fn multiply<U: Output>(
                     for step in 0..steps {
                         let columns = columns.add(step * PAIR);
                         match source.lying {
+                            Some((rows, apart, whole)) if !keeps && step < whole => {
+                                tile::step((rows.add(step * 64), apart), columns);
+                            }
                             Some((rows, apart, whole)) if pair == 0 && step < whole => {
                                 let kept = own.panel.add(step * PAIR);
                                 tile::step_keeping((rows.add(step * 64), apart), columns, kept);
                             }
-                            _ => tile::step(source.tiles.add(step * PAIR), columns),
+                            _ => tile::step(tile::tiles(source.tiles.add(step * PAIR)), columns),
                         }
                         if let Some(piece) = &finished {
                             write(&shared.sink, piece, step * 4 / steps, (step + 1) * 4 / steps);

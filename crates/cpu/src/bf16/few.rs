@@ -70,7 +70,7 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
         match rows {
             Rows::Packed(packed) => {
                 for step in 0..steps {
-                    tile::step_narrow((packed.tiles(panel, step), 64), columns.add(step * TILE));
+                    tile::step_narrow(tile::tiles(packed.tiles(panel, step)), columns.add(step * TILE));
                 }
             }
             Rows::Plain(lines) => {
@@ -83,7 +83,7 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
                 }
                 for step in whole..steps {
                     panel_tiles(lines, i, step, own.rows.as_mut_ptr());
-                    tile::step_narrow((own.rows.as_ptr(), 64), columns.add(step * TILE));
+                    tile::step_narrow(tile::tiles(own.rows.as_ptr()), columns.add(step * TILE));
                 }
             }
         }

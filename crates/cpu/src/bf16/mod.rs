@@ -21,7 +21,7 @@ mod few;
 mod output;
 mod packed;
 #[cfg(target_arch = "x86_64")]
-mod tile;
+pub mod tile;
 mod widened;
 #[cfg(target_arch = "x86_64")]
 mod words;

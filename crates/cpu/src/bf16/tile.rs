@@ -81,25 +81,27 @@ pub unsafe fn store(sums: *mut f32) {
     }
 }
 
-/// 32 rows by 32 columns by 32 steps, all in tiles. Loads stand between products: in this order the loop runs as fast
-/// as products can.
+/// 32 rows, `apart` bytes from one to the next, by 32 columns by 32 steps. Loads stand between products: in this order
+/// the loop runs as fast as products can. Rows that are tiles are [`ROW`] bytes apart.
 ///
 /// # Safety
-/// Tiles are configured; 2 KB of rows and 2 KB of columns are readable.
+/// Tiles are configured; 32 rows of 64 bytes and 2 KB of columns are readable.
 #[inline(always)]
-pub unsafe fn step(rows: *const u8, columns: *const u8) {
+pub unsafe fn step((rows, apart): (*const u8, isize), columns: *const u8) {
     // SAFETY: by the contract.
     unsafe {
         asm!(
             "tileloadd tmm6, [{b} + {row}]",
-            "tileloadd tmm4, [{a} + {row}]",
+            "tileloadd tmm4, [{a} + {apart}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{a} + {row} + 1024]",
+            "tileloadd tmm5, [{a1} + {apart}]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tileloadd tmm7, [{b} + {row} + 1024]",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm3, tmm5, tmm7",
             a = in(reg) rows,
+            a1 = in(reg) rows.wrapping_offset(ROWS as isize * apart),
+            apart = in(reg) apart,
             b = in(reg) columns,
             row = in(reg) ROW,
             options(nostack, readonly)
@@ -107,29 +109,24 @@ pub unsafe fn step(rows: *const u8, columns: *const u8) {
     }
 }
 
-/// The same with rows where they lie, `apart` bytes from one to the next, which also leaves them as tiles at `kept`.
+/// Rows of tiles as [`step`] takes them.
+#[inline(always)]
+pub fn tiles(rows: *const u8) -> (*const u8, isize) {
+    (rows, ROW as isize)
+}
+
+/// The same, which also leaves the rows as tiles at `kept`.
 ///
 /// # Safety
-/// Tiles are configured; 32 rows of 64 bytes and 2 KB of columns are readable, 2 KB are writable at `kept`.
+/// As for [`step`]; 2 KB are writable at `kept`.
 #[inline(always)]
-pub unsafe fn step_keeping((rows, apart): (*const u8, isize), columns: *const u8, kept: *mut u8) {
-    // SAFETY: by the contract.
+pub unsafe fn step_keeping(rows: (*const u8, isize), columns: *const u8, kept: *mut u8) {
+    // SAFETY: by the contract; tiles 4 and 5 still hold the rows.
     unsafe {
+        step(rows, columns);
         asm!(
-            "tileloadd tmm4, [{a} + {apart}]",
-            "tileloadd tmm6, [{b} + {row}]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{a1} + {apart}]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tileloadd tmm7, [{b} + {row} + 1024]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tdpbf16ps tmm3, tmm5, tmm7",
             "tilestored [{kept} + {row}], tmm4",
             "tilestored [{kept} + {row} + 1024], tmm5",
-            a = in(reg) rows,
-            a1 = in(reg) rows.wrapping_offset(ROWS as isize * apart),
-            apart = in(reg) apart,
-            b = in(reg) columns,
             kept = in(reg) kept,
             row = in(reg) ROW,
             options(nostack)
