@@ -50,8 +50,22 @@ fn bench_measures_a_product_and_a_model() {
     let (code, out, message) = gemwright(&[&words[..], &more[..]].concat());
     assert_eq!(code, Some(0), "{message}");
     assert!(out.contains("c_attn") && out.contains("own."), "{out}");
-    for name in ["raw.json", "table.csv", "table.md"] {
+    for name in ["raw.json", "table.csv", "table.md", "plot.svg"] {
         assert!(folder.join(name).is_file());
+    }
+}
+
+/// The type of every library's result by default, that of a model where it is asked for.
+#[test]
+fn bf16_gives_either_type() {
+    for (more, out) in [(&[][..], "f32"), (&["--out-dtype", "bf16"][..], "bf16")] {
+        let words = ["bench", "20", "40", "64", "--dtype", "bf16", "--against", "none", "--rounds", "2"];
+        let (code, text, message) = gemwright(&[&words[..], more, &["--format", "json"]].concat());
+        assert_eq!(code, Some(0), "{message}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let product = &answer["products"][0];
+        assert_eq!((&product["dtype"], &product["out_dtype"]), (&"bf16".into(), &out.into()));
+        assert!(product["seconds"][0]["name"].as_str().is_some_and(|name| name.ends_with("-bf16")), "{product}");
     }
 }
 
@@ -60,7 +74,8 @@ fn what_is_not_here_is_said() {
     for (words, code, part) in [
         (vec!["bench", "8", "8", "8", "--kernel", "nothing-f32"], 3, "this machine runs"),
         (vec!["bench", "8", "8", "8", "--device", "cuda"], 3, "cpu"),
-        (vec!["bench", "8", "8", "8", "--dtype", "bf16"], 3, "f32 or f64"),
+        (vec!["bench", "8", "8", "8", "--dtype", "f16"], 3, "f32, f64 or bf16"),
+        (vec!["bench", "8", "8", "8", "--dtype", "f32", "--out-dtype", "bf16"], 2, "f32 gives f32"),
         (vec!["bench", "8", "8", "8", "--against", "nobody"], 2, "known are"),
         (vec!["bench", "8", "8", "8", "--kernel", "portable-f64"], 2, "multiplies f64"),
         (vec!["bench", "8", "8"], 2, "give M N K"),
