@@ -178,6 +178,8 @@ fn mapped_and_joined_is_read_at_once() {
         assert!(joined.len() >= 8 * ranks.len(), "{:?}", joined.keys());
         assert!(files(&at_once) == joined, "{ranks:?}: {:?}", joined.keys());
     }
+    let (code, _, message) = run(&["join", &part(0), &part(1), &part(0)]);
+    assert!(code == Some(2) && message.contains("rank 0") && message.contains("--rank"), "{message}");
     let (code, _, message) = run(&["join", &trace(0)]);
     assert!(code == Some(2) && message.contains("no parquet file"), "{message}");
 }

@@ -79,9 +79,14 @@ impl Partial {
         Partial { records }
     }
 
+    /// The rank it is of.
+    pub fn rank(&self) -> Option<u64> {
+        self.records.first().map(|record| record.rank)
+    }
+
     /// With the tables of the rank's own, and the folder they belong into.
     pub fn with_tables(mut self, folder: &str, tables: &[(String, Table)]) -> Partial {
-        let rank = self.records.first().map_or(0, |record| record.rank);
+        let rank = self.rank().unwrap_or(0);
         for (place, (name, table)) in tables.iter().enumerate() {
             let key = [folder.to_string(), format!("{place:04}"), name.clone(), text_of(table)].map(Some).to_vec();
             self.records.push(Record { kind: TABLE.into(), rank, key, start: 0, duration: 0, count: 1 });

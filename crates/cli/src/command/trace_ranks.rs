@@ -8,6 +8,7 @@ use crate::output::{Format, OutputArgs};
 use gemwright_report as report;
 use gemwright_trace::{Analysis, Joined, Mode, Partial, Reading, join};
 use serde_json::json;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Subcommand)]
@@ -73,12 +74,18 @@ fn map(args: &MapArgs) -> Result<(), Error> {
 }
 
 fn joined(args: &JoinArgs) -> Result<(), Error> {
-    let mut parts = Vec::new();
+    let (mut parts, mut ranks) = (Vec::new(), HashMap::new());
     for path in &args.parts {
         let wrong = |why: String| Error::File { path: path.display().to_string(), why };
         let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
         let table = report::from_parquet(bytes).map_err(wrong)?;
-        parts.push(Partial::from_table(&table).map_err(wrong)?);
+        let part = Partial::from_table(&table).map_err(wrong)?;
+        // Two of one rank would be counted as one.
+        if let Some((rank, other)) = part.rank().and_then(|rank| Some((rank, ranks.insert(rank, path)?))) {
+            let cure = "map one of them again with --rank";
+            return Err(wrong(format!("is of rank {rank}, like {}: {cure}", other.display())));
+        }
+        parts.push(part);
     }
     let Joined { tables, ranks } = join(parts);
     // One rank alone has nothing beside its own tables, as when its trace is read.
