@@ -1,11 +1,12 @@
 //! Large products: columns of B packed into panels, strips of rows of A against them, tile by tile.
 //!
-//! Three ways, by what is small. Many columns: block after block of them is packed by all threads together, and
-//! threads take strips. Few columns: packed once for all of k, so that a strip runs along all of it. Few rows and
-//! columns that were packed before: rows are laid out once, and threads take columns.
+//! What is small decides. Few columns: packed once for all of k, so that a strip runs along all of it. Few rows and
+//! columns that were packed before: rows are laid out once, and threads take columns. What stays in the second-level
+//! cache goes to [`small`], everything else to [`large`].
 
 use crate::cache::Caches;
 use crate::gemm::{Job, Tiles};
+use crate::large::large;
 use crate::matrix::Mat;
 use crate::micro::{Ahead, Out, write};
 use crate::pack::pack_columns;
@@ -14,8 +15,7 @@ use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
 use crate::simd::Element;
 use crate::small::{is_small, small};
-use crate::strip::{Left, against, height, lay, left, lying_height, room};
-use crate::target::Target;
+use crate::strip::{Left, Strips, against, lay, left, lying_height, room};
 
 /// Steps of k in a block at most: long, since every block reads and writes the sums anew, and a strip of A must
 /// stay in the first two caches while panels of B go by.
@@ -34,7 +34,7 @@ fn equal(whole: usize, most: usize) -> usize {
 }
 
 /// Bytes that packed columns may take of the second-level cache.
-fn share_of_cache() -> usize {
+pub fn share_of_cache() -> usize {
     Caches::of_this_machine().l2 / 2
 }
 
@@ -49,7 +49,7 @@ pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
         few_columns::<S>(job, pool, threads, scratch);
     } else {
         let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
-        by_blocks::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
+        large::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }
 
@@ -62,12 +62,12 @@ pub fn packed_columns<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: 
     if is_small::<S>(&job.a, n, threads) && k <= kc {
         return small::<S>(job.a, &Source::Packed(job.b), (job.target(), n), (pool, threads), scratch);
     }
-    let all = m.next_multiple_of(height(m, S::HEIGHT)) * k * size_of::<S::T>();
+    let all = m * k * size_of::<S::T>();
     if m <= MOST_ROWS && all <= share_of_cache() * 3 / 2 {
         few_rows::<S>(job, pool, threads, scratch);
     } else {
         let source = Source::Packed(job.b);
-        by_blocks::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
+        large::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }
 
@@ -80,99 +80,8 @@ pub enum Source<'a, T> {
     Packed(&'a crate::packed::Packed<T>),
 }
 
-/// Block after block of steps and columns. Threads pack a block of columns together while the last strips of the
-/// block before are still at work, then take strips; a strip is laid out for the first block of columns and kept for
-/// the others.
-fn by_blocks<S: Tiles>(
-    a: Mat<'_, S::T>,
-    source: &Source<'_, S::T>,
-    (target, n, kc): (Target<S::T>, usize, usize),
-    (pool, threads): (&Pool, usize),
-    scratch: &mut Scratch,
-) {
-    let (m, k) = a.extents();
-    let most = (share_of_cache() / size_of::<S::T>() / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
-    // Equal blocks of whole panels.
-    let panels = n.div_ceil(S::PANEL);
-    let per_block = panels.div_ceil(panels.div_ceil(most));
-    let nb = per_block * S::PANEL;
-    let (blocks_n, blocks_k) = (n.div_ceil(nb), k.div_ceil(kc));
-    let mr = height(m, S::HEIGHT);
-    let strips = m.div_ceil(mr);
-    // Rows that lie side by side share their lines: several strips are laid out at once.
-    let group = if a.col == 1 { 1 } else { GROUP.min(strips) };
-    let groups = strips.div_ceil(group);
-    let each = group * room(mr, kc);
-    let buffer = if matches!(source, Source::Plain(_)) { (kc * nb).next_multiple_of(1024) } else { 0 };
-    let buffers = if blocks_n * blocks_k > 1 { 2 } else { 1 };
-    let kept = blocks_n > 1;
-    scratch.reserve((buffers * buffer + each * if kept { groups } else { threads }) * size_of::<S::T>());
-    let space = Space::<S::T>::of(scratch);
-    let (packing, working) = (Rounds::new(per_block, threads), Rounds::new(groups, threads));
-    pool.run(threads, &|thread| {
-        for turn in 0..blocks_n * blocks_k {
-            let (k0, j0) = (turn / blocks_n * kc, turn % blocks_n * nb);
-            let (cols, steps) = (nb.min(n - j0), kc.min(k - k0));
-            // SAFETY: inside; a buffer's last user was two turns before, over when `working` was waited for.
-            let to = unsafe { space.from(turn % buffers * buffer) };
-            let packed = match source {
-                Source::Packed(packed) => packed.block(k0, j0),
-                Source::Plain(b) => {
-                    while let Some(panel) = packing.claim(thread, turn) {
-                        let j = panel * S::PANEL;
-                        if j < cols {
-                            // SAFETY: 1 whoever calls has asked for the instruction set. 2 the panel is inside B, and its
-                            // place in the buffer this thread's alone.
-                            unsafe {
-                                let (width, to) = (S::PANEL.min(cols - j), to.add(j * steps));
-                                S::vectorize(|| pack_columns::<S>(b, (k0, steps), (j0 + j, width), S::PANEL, to));
-                            }
-                        }
-                        packing.finish();
-                    }
-                    packing.wait(turn + 1);
-                    to.cast_const()
-                }
-            };
-            // The same rows of C are added to in the order of k.
-            working.wait(turn);
-            while let Some(this) = working.claim(thread, turn) {
-                let (first, end) = (this * group * mr, m.min((this + 1) * group * mr));
-                // SAFETY: 1 as above. 2 rows and steps are inside A; the place is this group's, or this thread's, whose
-                // number is below `threads`; all panels are packed. 3 rows first.. of C are this thread's until it has
-                // finished.
-                unsafe {
-                    let strips = space.from(buffers * buffer + each * if kept { this } else { thread });
-                    if j0 == 0 {
-                        lay::<S>(&a, (first, end, mr), (k0, steps), strips);
-                    }
-                    for i in (first..end).step_by(mr) {
-                        let (strip, rows) = (strips.add((i - first) / mr * room(mr, steps)), mr.min(end - i));
-                        let next = |j: usize| match j0 {
-                            0 => ahead_of::<S>(&a, (i + mr, m), k0, cols, j),
-                            _ => {
-                                let panels = (j / S::PANEL, cols.div_ceil(S::PANEL));
-                                Ahead::share(strip.add(room(mr, steps)), room(mr, steps), panels, steps)
-                            }
-                        };
-                        against::<S>((Left::Laid(strip), rows), steps, (packed, cols), next, |j| {
-                            target.part(i, j0 + j, k0)
-                        });
-                    }
-                }
-                working.finish();
-            }
-        }
-    });
-}
-
-/// Strips that are laid out at once where their rows lie side by side.
-const GROUP: usize = 8;
-/// Columns of a block at most.
-const MOST_COLUMNS: usize = 512;
-
 /// What the panel at column j asks for: its share of the strip that comes next, from row `from` on, below `to`.
-fn ahead_of<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), k0: usize, cols: usize, j: usize) -> Ahead {
+pub fn ahead_of<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), k0: usize, cols: usize, j: usize) -> Ahead {
     // Rows that lie side by side would fall upon one another in the cache.
     let rows = if a.col == 1 { to.saturating_sub(from).min(S::HEIGHT) } else { 0 };
     let (panel, panels) = (j / S::PANEL, cols.div_ceil(S::PANEL));
@@ -187,17 +96,18 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
     let (a, b) = (job.a, job.b);
     let width = n.next_multiple_of(S::PANEL);
     // Rows that lie where they lie must not push one another out of the first-level cache.
-    let (kc, mr) = match a.col == 1 {
-        true => (equal(k, LYING_BYTES / size_of::<S::T>()), height(m, lying_height::<S>(a.row))),
-        false => (steps::<S::T>(k), height(m, S::HEIGHT)),
+    let (kc, most) = match a.col == 1 {
+        true => (equal(k, LYING_BYTES / size_of::<S::T>()), lying_height::<S>(a.row)),
+        false => (steps::<S::T>(k), S::HEIGHT),
     };
-    let aside = if job.c.col == 1 { 0 } else { mr * width };
+    let strips = Strips::new(m, most, threads);
+    let aside = if job.c.col == 1 { 0 } else { strips.height * width };
     let columns = (k * width).next_multiple_of(1024);
-    let own = (room(mr, kc) + aside).next_multiple_of(1024);
+    let own = (room(strips.height, kc) + aside).next_multiple_of(1024);
     scratch.reserve((columns + threads * own) * size_of::<S::T>());
     let (space, target) = (Space::<S::T>::of(scratch), job.target());
     let (packing, working) =
-        (Rounds::new(k.div_ceil(kc) * (width / S::PANEL), threads), Rounds::new(m.div_ceil(mr), threads));
+        (Rounds::new(k.div_ceil(kc) * (width / S::PANEL), threads), Rounds::new(strips.count, threads));
     pool.run(threads, &|thread| {
         while let Some(piece) = packing.claim(thread, 0) {
             let (k0, j) = (piece / (width / S::PANEL) * kc, piece % (width / S::PANEL) * S::PANEL);
@@ -213,22 +123,21 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
         // SAFETY: `thread` < `threads`, so the part is inside and this thread's own.
         let strip = unsafe { space.from(columns + thread * own) };
         // SAFETY: as above; strips have room before it.
-        let sums = unsafe { strip.add(room(mr, kc)) };
+        let sums = unsafe { strip.add(room(strips.height, kc)) };
         while let Some(block) = working.claim(thread, 0) {
-            let i = block * mr;
-            let rows = mr.min(m - i);
+            let (i, rows) = strips.part(block);
             for k0 in (0..k).step_by(kc) {
                 let kc = kc.min(k - k0);
                 // SAFETY: 1 as above. 2 all columns are packed. 3 rows i.. of C, and the memory aside, are this thread's.
                 unsafe {
                     let left = left::<S>(&a, (i, rows), (k0, kc), strip);
                     if matches!(left, Left::Lying(_)) {
-                        S::vectorize(|| ask_rows::<S>(&a, (i + mr, m.min(i + 2 * mr)), (k0, kc)));
+                        S::vectorize(|| ask_rows::<S>(&a, (i + rows, m.min(i + 2 * rows)), (k0, kc)));
                     }
                     // The same rows further on, or the next ones from their beginning.
                     let next = |j: usize| match k0 + kc < k {
                         true => ahead_of::<S>(&a, (i, m), k0 + kc, n, j),
-                        false => ahead_of::<S>(&a, (i + mr, m), 0, n, j),
+                        false => ahead_of::<S>(&a, (i + rows, m), 0, n, j),
                     };
                     against::<S>((left, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
                         0 => target.part(i, j, k0),
@@ -273,22 +182,19 @@ unsafe fn ask_rows<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), (k0,
 /// Few rows: they are laid out once, strip by strip for each block of k, and threads stream packed columns past them.
 fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (n, (m, k), b, kc) = (job.c.extents().1, job.a.extents(), job.b, job.b.steps());
-    let mr = height(m, S::HEIGHT);
-    let (strips, blocks) = (m.div_ceil(mr), k.div_ceil(kc));
-    let each = room(mr, kc).next_multiple_of(16);
-    scratch.reserve(strips * blocks * each * size_of::<S::T>());
+    let (strips, blocks) = (Strips::new(m, S::HEIGHT, 1), k.div_ceil(kc));
+    let each = room(strips.height, kc).next_multiple_of(16);
+    scratch.reserve(strips.count * blocks * each * size_of::<S::T>());
     let (space, target, a) = (Space::<S::T>::of(scratch), job.target(), job.a);
-    let laying = Rounds::new(strips * blocks, threads);
+    let laying = Rounds::new(strips.count * blocks, threads);
     let streaming = Rounds::new(n.div_ceil(S::PANEL), threads);
-    let place = |block: usize, strip: usize| (block * strips + strip) * each;
-    let part = |strip: usize| (strip * mr, mr.min(m - strip * mr));
+    let place = |block: usize, strip: usize| (block * strips.count + strip) * each;
     pool.run(threads, &|thread| {
         while let Some(piece) = laying.claim(thread, 0) {
-            let (block, strip) = (piece / strips, piece % strips);
+            let (block, strip) = (piece / strips.count, piece % strips.count);
             let k0 = block * kc;
-            let (i, rows) = part(strip);
             // SAFETY: 1 whoever calls has asked for the instruction set. 2 inside A; the place is this piece's alone.
-            unsafe { lay::<S>(&a, (i, i + rows, mr), (k0, kc.min(k - k0)), space.from(place(block, strip))) };
+            unsafe { lay::<S>(&a, (&strips, strip..strip + 1), (k0, kc.min(k - k0)), space.from(place(block, strip))) };
             laying.finish();
         }
         laying.wait(1);
@@ -299,11 +205,11 @@ fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scr
                 let k0 = block * kc;
                 let steps = kc.min(k - k0);
                 let panel = b.block(k0, j);
-                for strip in 0..strips {
-                    let (i, rows) = part(strip);
+                for strip in 0..strips.count {
+                    let (i, rows) = strips.part(strip);
                     // The columns that come next: the same further along k, or this thread's next ones.
                     let next = if block + 1 < blocks { b.block(k0 + kc, j) } else { b.block(0, j + S::PANEL) };
-                    let next = |_| Ahead::share(next, kc * S::PANEL, (strip, strips), steps);
+                    let next = |_| Ahead::share(next, kc * S::PANEL, (strip, strips.count), steps);
                     // SAFETY: 1 as above. 2 laid out before, by whomever. 3 columns j.. of C are this thread's.
                     unsafe {
                         let laid = space.from(place(block, strip));

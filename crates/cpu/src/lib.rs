@@ -14,6 +14,7 @@ mod cache;
 mod dot;
 mod gemm;
 mod kernel;
+mod large;
 mod level1;
 mod limits;
 mod matrix;

@@ -248,11 +248,16 @@ impl Rounds {
 
     /// Waits until so many rounds are done. All their pieces must have been claimed, by whomever.
     pub fn wait(&self, rounds: usize) {
-        let mut turns = 0;
-        while self.done.load(Ordering::Acquire) < rounds * self.pieces {
-            turns += 1;
-            if turns % PATIENCE == 0 { thread::yield_now() } else { std::hint::spin_loop() }
-        }
+        pause(|| self.done.load(Ordering::Acquire) >= rounds * self.pieces);
+    }
+}
+
+/// Waits for what another thread is about to do.
+pub fn pause(until: impl Fn() -> bool) {
+    let mut turns = 0;
+    while !until() {
+        turns += 1;
+        if turns % PATIENCE == 0 { thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::micro::Ahead;
 use crate::pack::pack_columns;
 use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
-use crate::strip::{against, left, room};
+use crate::strip::{Strips, against, left, room};
 use crate::target::Target;
 
 /// A panel of columns stays in the first-level cache, A in the second, and every thread has columns.
@@ -29,9 +29,8 @@ pub fn small<S: Tiles>(
     scratch: &mut Scratch,
 ) {
     let (m, k) = a.extents();
-    // Equal strips of pairs of rows.
-    let (strips, pairs) = (m.div_ceil(S::HEIGHT), m.div_ceil(2));
-    let first = |strip: usize| m.min(2 * (strip * pairs / strips));
+    // Every thread goes down all of them.
+    let strips = Strips::new(m, S::HEIGHT, 1);
     let own = (k * S::PANEL + room(S::HEIGHT, k)).next_multiple_of(1024);
     scratch.reserve(threads * own * size_of::<S::T>());
     // Shares that stay the same: what a thread wrote before is in its cache.
@@ -50,8 +49,8 @@ pub fn small<S: Tiles>(
                         buffer.cast_const()
                     }
                 };
-                for strip in 0..strips {
-                    let (i, rows) = (first(strip), first(strip + 1) - first(strip));
+                for strip in 0..strips.count {
+                    let (i, rows) = strips.part(strip);
                     let left = left::<S>(&a, (i, rows), (0, k), buffer.add(k * S::PANEL));
                     against::<S>((left, rows), k, (packed, cols), |_| Ahead::nothing(packed), |_| target.part(i, j, 0));
                 }

@@ -6,10 +6,31 @@ use crate::micro::{Ahead, Out, Rows, Sums, write};
 use crate::pack::pack_columns;
 use crate::simd::Element;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
-/// Equal strips of `rows`, none higher than `most`, each of an even number but the last.
-pub fn height(rows: usize, most: usize) -> usize {
-    rows.div_ceil(rows.div_ceil(most).max(1)).next_multiple_of(2).max(2)
+/// Rows cut into strips that are as equal as pairs of rows allow, so that threads with as many strips have as much to do.
+#[derive(Clone, Copy)]
+pub struct Strips {
+    pub rows: usize,
+    pub count: usize,
+    /// Rows of the highest strip, rounded up to pairs.
+    pub height: usize,
+}
+
+impl Strips {
+    /// Strips of at most `most` rows, an even number; as many for each thread, unless they got much lower by it.
+    pub fn new(rows: usize, most: usize, threads: usize) -> Strips {
+        let (least, pairs) = (rows.div_ceil(most).max(1), rows.div_ceil(2).max(1));
+        let shared = least.next_multiple_of(threads.max(1));
+        let count = if rows * 4 >= shared * most * 3 { shared } else { least };
+        Strips { rows, count, height: 2 * pairs.div_ceil(count) }
+    }
+
+    /// The first row of a strip, and how many it has.
+    pub fn part(&self, strip: usize) -> (usize, usize) {
+        let first = |strip: usize| self.rows.min(2 * (strip * self.rows.div_ceil(2) / self.count));
+        (first(strip), first(strip + 1) - first(strip))
+    }
 }
 
 /// Rows, `row` elements apart, that may be read side by side where they lie: of those that fall on one another in the
@@ -28,29 +49,38 @@ pub fn room(rows: usize, kc: usize) -> usize {
     rows.next_multiple_of(2) * kc
 }
 
-/// Lays rows first..end of A out at `to`, in strips of `mr` rows one after the other, steps k0.. (`kc` of them).
+/// Lays some strips of A out at `to`, each at a place of [`room`] for the highest, steps k0.. (`kc` of them).
 ///
 /// # Safety
-/// Rows and steps are inside A; `to` has [`room`] for every strip; `S` is available.
+/// Rows and steps are inside A; `to` has that room for every strip; `S` is available.
 pub unsafe fn lay<S: Tiles>(
     a: &Mat<'_, S::T>,
-    (first, end, mr): (usize, usize, usize),
+    (strips, some): (&Strips, Range<usize>),
     (k0, kc): (usize, usize),
     to: *mut S::T,
 ) {
-    let turned = a.transposed();
     // Where rows lie side by side a few steps of all strips are taken at a time, so that each line is read once.
     let at_once = if a.row == 1 { STEPS_AT_ONCE } else { kc };
     for k in (0..kc).step_by(at_once) {
-        for i in (first..end).step_by(mr) {
-            let (rows, steps) = (mr.min(end - i), at_once.min(kc - k));
-            let width = rows.next_multiple_of(2);
-            // SAFETY: by the contract; strips begin `room` apart, and steps `width` apart in them.
+        for (place, strip) in some.clone().enumerate() {
+            let (first, rows) = strips.part(strip);
+            // SAFETY: by the contract.
             unsafe {
-                let to = to.add((i - first) / mr * room(mr, kc) + k * width);
-                S::vectorize(|| pack_columns::<S>(&turned, (k0 + k, steps), (i, rows), width, to));
+                let to = to.add(place * room(strips.height, kc) + k * rows.next_multiple_of(2));
+                lay_rows::<S>(a, (first, rows), (k0 + k, at_once.min(kc - k)), to);
             }
         }
+    }
+}
+
+/// Lays rows i.. of A out side by side for each step.
+///
+/// # Safety
+/// As for [`lay`].
+unsafe fn lay_rows<S: Tiles>(a: &Mat<'_, S::T>, (i, rows): (usize, usize), (k0, kc): (usize, usize), to: *mut S::T) {
+    // SAFETY: by the contract.
+    unsafe {
+        S::vectorize(|| pack_columns::<S>(&a.transposed(), (k0, kc), (i, rows), rows.next_multiple_of(2), to));
     }
 }
 
@@ -85,7 +115,7 @@ pub unsafe fn left<S: Tiles>(
         return Left::Lying(Rows { ptr: a.at(i, k0), row: a.row });
     }
     // SAFETY: by the contract.
-    unsafe { lay::<S>(a, (i, i + rows, rows), (k0, kc), to) };
+    unsafe { lay_rows::<S>(a, (i, rows), (k0, kc), to) };
     Left::Laid(to)
 }
 
@@ -109,11 +139,7 @@ pub unsafe fn against<S: Tiles>(
     let even = rows.is_multiple_of(2);
     for j in (0..cols).step_by(S::PANEL) {
         let width = S::PANEL.min(cols - j);
-        let (wide, next, out) = (width > S::LANES, j + S::PANEL, out(j));
-        if next < cols {
-            // SAFETY: `S` is available; what is asked for need not be there.
-            unsafe { S::vectorize(|| ask::<S>(&out, (rows, S::PANEL))) };
-        }
+        let (wide, out) = (width > S::LANES, out(j));
         // A whole tile whose sums are the result goes there at once.
         let whole = even && (width == S::PANEL || width == S::LANES);
         let plain = out.col == 1 && out.alpha == S::T::ONE && (out.beta == S::T::ZERO || out.beta == S::T::ONE);
@@ -136,19 +162,21 @@ pub unsafe fn against<S: Tiles>(
     }
 }
 
-/// Asks for the lines of C right of a tile, where the next one goes.
-///
-/// # Safety
-/// `S` is available, and this is inlined into code compiled for it.
-#[inline(always)]
-unsafe fn ask<S: Tiles>(out: &Out<S::T>, (rows, width): (usize, usize)) {
-    if out.col == 1 {
-        for i in 0..rows {
-            let row = out.ptr.cast_const().wrapping_offset(i as isize * out.row).wrapping_add(width);
-            for line in 0..width * size_of::<S::T>() / 64 {
-                // SAFETY: by the contract.
-                unsafe { S::prefetch(row.wrapping_add(line * 64 / size_of::<S::T>())) };
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strips_cover_all_rows_and_are_nearly_equal() {
+        for (rows, most, threads) in [(1, 14, 2), (15, 14, 1), (597, 14, 2), (512, 14, 2), (30, 14, 2), (256, 8, 3)] {
+            let strips = Strips::new(rows, most, threads);
+            let parts: Vec<_> = (0..strips.count).map(|strip| strips.part(strip)).collect();
+            assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0), "{parts:?}");
+            assert_eq!(parts.iter().map(|part| part.1).sum::<usize>(), rows);
+            let (least, largest) = (parts.iter().map(|p| p.1).min().unwrap(), parts.iter().map(|p| p.1).max().unwrap());
+            assert!(largest <= strips.height && strips.height <= most && largest - least <= 3, "{parts:?}");
         }
+        // As many for each thread, unless they got much lower by it.
+        assert_eq!([Strips::new(597, 14, 2).count, Strips::new(30, 14, 2).count], [44, 3]);
     }
 }

@@ -1,0 +1,222 @@
+//! Large products: blocks of columns packed into panels, strips of rows of A against them, block after block.
+//!
+//! Threads form groups, each with columns of its own, so that what it packs stays in its caches; strips of A, laid out
+//! once for each block of k by whoever comes first, serve all groups.
+
+use crate::blocked::{Source, ahead_of, share_of_cache};
+use crate::gemm::Tiles;
+use crate::matrix::Mat;
+use crate::micro::Ahead;
+use crate::pack::pack_columns;
+use crate::pool::{Pool, Rounds, pause};
+use crate::scratch::{Scratch, Space};
+use crate::strip::{Left, Strips, against, lay, room};
+use crate::target::Target;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Columns of a block at most.
+const MOST_COLUMNS: usize = 512;
+/// Panels that a group must have, or strips of A would be read too often for what is done with them.
+const LEAST_PANELS: usize = 4;
+/// Strips that are laid out at once where their rows lie side by side and share their lines.
+const TOGETHER: usize = 8;
+
+/// Into how many groups with columns of their own the threads are divided, all of the same size.
+fn groups(threads: usize, panels: usize) -> usize {
+    (1..=threads).rev().find(|groups| threads.is_multiple_of(*groups) && panels >= groups * LEAST_PANELS).unwrap_or(1)
+}
+
+/// Multiplies in blocks of `kc` steps. In a turn every group packs a block of columns while strips of the turn before
+/// are still at work, then takes strips; who has nothing left helps another group.
+pub fn large<S: Tiles>(
+    a: Mat<'_, S::T>,
+    source: &Source<'_, S::T>,
+    (target, n, kc): (Target<S::T>, usize, usize),
+    (pool, threads): (&Pool, usize),
+    scratch: &mut Scratch,
+) {
+    let (m, k) = a.extents();
+    let most = (share_of_cache() / size_of::<S::T>() / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
+    // Equal blocks of whole panels, as many for each group.
+    let panels = n.div_ceil(S::PANEL);
+    let groups = groups(threads, panels);
+    let turns = panels.div_ceil(most * groups);
+    let per_block = panels.div_ceil(turns * groups);
+    let nb = per_block * S::PANEL;
+    let strips = Strips::new(m, S::HEIGHT, threads);
+    let bundle = if a.col == 1 { 1 } else { TOGETHER.min(strips.count) };
+    let bundles = strips.count.div_ceil(bundle);
+    let each = bundle * room(strips.height, kc);
+    let buffer = if matches!(source, Source::Plain(_)) { (kc * nb).next_multiple_of(1024) } else { 0 };
+    let all = turns * k.div_ceil(kc);
+    let buffers = all.min(2);
+    let kept = (turns > 1 || groups > 1).then(|| Laid::new(bundles));
+    let places = groups * buffers * buffer;
+    scratch.reserve((places + each * if kept.is_some() { bundles } else { threads }) * size_of::<S::T>());
+    let space = Space::<S::T>::of(scratch);
+    let members = threads / groups;
+    let rounds = |pieces: usize| (0..groups).map(|_| Rounds::new(pieces, members)).collect::<Vec<_>>();
+    let (packing, working) = (rounds(per_block), rounds(bundles));
+    pool.run(threads, &|thread| {
+        let (own, member) = (thread % groups, thread / groups);
+        for turn in 0..all {
+            let (block, k0) = (turn / turns, turn / turns * kc);
+            let steps = kc.min(k - k0);
+            for group in (own..groups).chain(0..own) {
+                let j0 = (turn % turns * groups + group) * nb;
+                let cols = nb.min(n.saturating_sub(j0));
+                let part = Block { k0, steps, j0, cols };
+                // SAFETY: inside; a buffer's last user was two turns before, over when `working` was waited for.
+                let to = unsafe { space.from((group * buffers + turn % buffers) * buffer) };
+                let packed = match source {
+                    Source::Packed(packed) => packed.block(k0, j0.min(n)),
+                    Source::Plain(b) => {
+                        while let Some(panel) = packing[group].claim(member, turn) {
+                            // SAFETY: 1 whoever calls has asked for the instruction set. 2 the panel's place in the buffer is
+                            // this thread's alone.
+                            unsafe { part.pack::<S>(b, panel, to) };
+                            packing[group].finish();
+                        }
+                        packing[group].wait(turn + 1);
+                        to.cast_const()
+                    }
+                };
+                // The same rows of C are added to in the order of k.
+                working[group].wait(turn);
+                if turn % turns == 0 {
+                    // Strips of the block of k before are in nobody's hands.
+                    working.iter().for_each(|group| group.wait(turn));
+                }
+                while let Some(piece) = working[group].claim(member, turn) {
+                    // Groups begin with different strips: what one lays out the others find.
+                    let this = (piece + group * bundles / groups) % bundles;
+                    let some = this * bundle..strips.count.min((this + 1) * bundle);
+                    let after = (this + 1) % bundles;
+                    let there = kept.as_ref().is_some_and(|kept| kept.has(after, block));
+                    // SAFETY: 1 as above. 2 rows and steps are inside A; the place is this bundle's, which one thread lays
+                    // out, or this thread's, whose number is below `threads`; all panels are packed. 3 these strips of
+                    // these columns of C are this thread's until it has finished.
+                    unsafe {
+                        let laid = space.from(places + each * if kept.is_some() { this } else { thread });
+                        let lay = || lay::<S>(&a, (&strips, some.clone()), (k0, steps), laid);
+                        match &kept {
+                            Some(kept) => kept.once(this, block, lay),
+                            None => lay(),
+                        }
+                        let after = there.then(|| space.from(places + each * after).cast_const());
+                        part.multiply::<S>(&a, (&strips, some), (laid, after), packed, &target);
+                    }
+                    working[group].finish();
+                }
+            }
+        }
+    });
+}
+
+/// Columns j0.. of a block of k, `steps` from k0 on.
+struct Block {
+    k0: usize,
+    steps: usize,
+    j0: usize,
+    cols: usize,
+}
+
+impl Block {
+    /// Packs a panel of these columns, unless it lies past the last.
+    ///
+    /// # Safety
+    /// `S` is available; the block is inside B, and `to` has room for its panels, this one's nobody else's.
+    unsafe fn pack<S: Tiles>(&self, b: &Mat<'_, S::T>, panel: usize, to: *mut S::T) {
+        let j = panel * S::PANEL;
+        if j < self.cols {
+            // SAFETY: by the contract.
+            unsafe {
+                let (columns, to) = ((self.j0 + j, S::PANEL.min(self.cols - j)), to.add(j * self.steps));
+                S::vectorize(|| pack_columns::<S>(b, (self.k0, self.steps), columns, S::PANEL, to));
+            }
+        }
+    }
+
+    /// Strips `some`, laid out at `laid`, against these columns. What comes `after` them, if it is laid out already, or
+    /// rows of A are asked for meanwhile.
+    ///
+    /// # Safety
+    /// `S` is available; the strips of A are laid out, all panels of the block are packed, and these strips of these
+    /// columns of C are this thread's.
+    unsafe fn multiply<S: Tiles>(
+        &self,
+        a: &Mat<'_, S::T>,
+        (strips, some): (&Strips, Range<usize>),
+        (laid, after): (*const S::T, Option<*const S::T>),
+        packed: *const S::T,
+        target: &Target<S::T>,
+    ) {
+        let &Block { k0, steps, j0, cols } = self;
+        let (room, last) = (room(strips.height, steps), some.end - 1);
+        for strip in some.clone() {
+            let (i, rows) = strips.part(strip);
+            // SAFETY: strips are laid out one after another.
+            let laid = unsafe { laid.add((strip - some.start) * room) };
+            let after = if strip < last { Some(laid.wrapping_add(room)) } else { after };
+            let next = |j: usize| match after {
+                Some(after) => Ahead::share(after, room, (j / S::PANEL, cols.div_ceil(S::PANEL)), steps),
+                None => ahead_of::<S>(a, (i + rows, strips.rows), k0, cols, j),
+            };
+            // SAFETY: by the contract.
+            unsafe {
+                against::<S>((Left::Laid(laid), rows), steps, (packed, cols), next, |j| target.part(i, j0 + j, k0));
+            }
+        }
+    }
+}
+
+/// Which bundles of strips have been laid out for which block of k: 2 · blocks done, one more while one is at it.
+struct Laid(Vec<AtomicUsize>);
+
+impl Laid {
+    fn new(bundles: usize) -> Laid {
+        Laid((0..bundles).map(|_| AtomicUsize::new(0)).collect())
+    }
+
+    fn has(&self, bundle: usize, block: usize) -> bool {
+        self.0[bundle].load(Ordering::Acquire) >= 2 * block + 2
+    }
+
+    /// Runs `lay` unless it was run for this block; returns when somebody has done it.
+    fn once(&self, bundle: usize, block: usize, lay: impl FnOnce()) {
+        let state = &self.0[bundle];
+        match state.compare_exchange(2 * block, 2 * block + 1, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                lay();
+                state.store(2 * block + 2, Ordering::Release);
+            }
+            Err(_) => pause(|| self.has(bundle, block)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_form_equal_groups_that_have_columns_enough() {
+        assert_eq!([groups(1, 100), groups(2, 8), groups(2, 7), groups(6, 13), groups(6, 100)], [1, 2, 1, 3, 6]);
+    }
+
+    #[test]
+    fn a_bundle_is_laid_out_once_for_each_block() {
+        let (laid, count) = (Laid::new(2), AtomicUsize::new(0));
+        let pool = Pool::new(3);
+        pool.run(3, &|_| {
+            for block in 0..3 {
+                laid.once(1, block, || {
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(laid.has(1, block) && !laid.has(0, block));
+            }
+        });
+        assert_eq!(count.into_inner(), 3);
+    }
+}
