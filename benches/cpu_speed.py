@@ -7,8 +7,8 @@
 Every process runs `gemwright bench` over the shapes of one element type, plain and then with weights laid out
 beforehand. The figure of a product is the median over the processes of the paired ratio of ours to the best other of that
 process; a group's is the geometric mean. `--best` gives what the machine has shown with two threads, in
-G/s: a process whose limit loops do not reach 90 % of it (p10; half of it on one thread) is kept in the raw times,
-named, and left out of the figures. --seconds stops after that time with what there is;
+G/s: a process whose limit loops do not reach 90 % of it (p10 over all its turns; half of it on one thread) is kept in the
+raw times and left out of the figures; what they reached beside each product is a column. --seconds stops after that time with what there is;
 --packed measures weights laid out beforehand for these groups alone. DIR gets raw.json (all times), figures.csv and groups.csv.
 """
 import argparse
@@ -42,15 +42,15 @@ def bench(binary, rows, dtype, threads, rounds, prepacked):
     return json.loads(done.stdout)
 
 
-def reached(product, threads, best):
-    """The least share of what the machine has shown that a limit loop reached here, and which."""
-    least = (1.0, "")
-    for limit in product["limits"]:
+def reached(products, threads, best):
+    """The least share of what the machine has shown that a limit loop reached over all turns of these products."""
+    rates = {}
+    for limit in (limit for product in products for limit in product["limits"]):
         name = "fma" if limit["name"] == "limit.fma-f32" else "amx" if "amx" in limit["name"] else None
-        if name in best and limit["values"]:
-            share = quantile(limit["values"], 0.9) / 1e9 / (best[name] * threads / 2)
-            least = min(least, (share, name))
-    return least
+        if name in best:
+            rates.setdefault(name, []).extend(limit["values"])
+    shares = [quantile(values, 0.9) / 1e9 / (best[name] * threads / 2) for name, values in rates.items() if values]
+    return min(shares, default=1.0)
 
 
 def main():
@@ -81,10 +81,10 @@ def main():
                         break
                     answer = bench(options.binary, rows, dtype, threads, options.rounds, prepacked)
                     raw.append({"process": process, "prepacked": prepacked, **answer})
+                    whole = reached(answer["products"], threads, best)
                     for row, product in zip(rows, answer["products"]):
-                        share, limit = reached(product, threads, best)
                         key = (row["group"], dtype, threads, prepacked, row["M"], row["N"], row["K"], row["flags"])
-                        figures.setdefault(key, []).append((product, share, limit))
+                        figures.setdefault(key, []).append((product, whole, reached([product], threads, best)))
                     print(f"process {process}, {dtype}, {threads} threads, prepacked {prepacked}", file=sys.stderr)
     os.makedirs(options.record, exist_ok=True)
     with open(os.path.join(options.record, "raw.json"), "w") as file:
@@ -93,7 +93,8 @@ def main():
     with open(os.path.join(options.record, "figures.csv"), "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["group", "dtype", "threads", "prepacked", "M", "N", "K", "flags", "processes", "counted", "ratio",
-                         "least", "largest", "best other", "ours p10 GFLOP/s", "share of limit p10", "limit loops p10"])
+                         "least", "largest", "best other", "ours p10 GFLOP/s", "share of limit p10", "limit loops p10",
+                         "limit loops p10 beside it"])
         for key, found in figures.items():
             counted = [one for one in found if one[1] >= 0.9] if best else found
             used = counted or found
@@ -108,7 +109,7 @@ def main():
             writer.writerow([*key, len(found), len(counted), *(f"{x:.3f}" if x else "" for x in
                              (ratio, min(ratios, default=0), max(ratios, default=0))), statistics.mode(others),
                              f"{flops / statistics.median(own) / 1e9:.1f}", f"{share:.3f}",
-                             f"{min(one[1] for one in found):.2f}"])
+                             *(f"{min(one[place] for one in found):.2f}" for place in (1, 2))])
             if ratio:
                 groups.setdefault(key[:4], []).append((ratio, share, len(counted)))
     with open(os.path.join(options.record, "groups.csv"), "w", newline="") as file:

@@ -10,6 +10,7 @@ mod chip;
 mod collective;
 mod dims;
 mod dtype;
+mod epilogue;
 mod explain;
 mod gradient;
 pub mod kernel_name;
@@ -29,6 +30,7 @@ pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Reached, Re
 pub use collective::{Collective, CollectiveKind};
 pub use dims::Dims;
 pub use dtype::DType;
+pub use epilogue::Activation;
 pub use explain::{Explanation, Happening, Section, Subject};
 pub use gradient::{GradientProduct, batch_gradients, grouped_gradients, matrix_gradients};
 pub use measured::{Launched, LaunchedKernel, Measured, MeasuredKernel};

@@ -6,12 +6,14 @@
 //! `pack` lays a block of one operand out as the micro-kernel wants it; `micro` multiplies tiles.
 //! Intrinsics live in `simd/`, one file an instruction set; everything above is written once.
 
+mod activation;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod bf16;
 mod blocked;
 mod cache;
 mod dot;
+mod epilogue;
 mod gemm;
 mod kernel;
 mod large;
@@ -30,10 +32,12 @@ mod strip;
 mod target;
 mod wide;
 
+pub use activation::{STEEPEST, UNITS, exact as activation};
 #[cfg(target_arch = "x86_64")]
 pub use amx::amx_loop;
 pub use bf16::{MixedJob, PackedTiles, Right, RunMixed};
 pub use cache::Caches;
+pub use epilogue::{Epilogue, Finish, finish};
 pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};
 pub use half;
 pub use kernel::{Isa, Kernel, KernelError, Mixed, RunPacked, WithPacked};

@@ -4,7 +4,7 @@
 
 use gemwright_core::DType;
 use gemwright_cpu::half::bf16;
-use gemwright_cpu::{Kernel, Mat, MatMut, MixedJob, PackedTiles, Pool, Right, Scratch};
+use gemwright_cpu::{Epilogue, Kernel, Mat, MatMut, MixedJob, PackedTiles, Pool, Right, Scratch};
 
 /// Small whole numbers: every sum is exact, so kernels must agree to the bit.
 fn numbers(count: usize, seed: usize) -> Vec<bf16> {
@@ -33,8 +33,14 @@ fn exact_sums_are_exact_on_every_way() {
                 for (threads, laid) in [(1, false), (2, false), (3, true)] {
                     let mut c = vec![1f32; m * n];
                     let right = if laid { Right::Packed(&packed) } else { Right::Plain(b) };
-                    let job =
-                        MixedJob { a, b: right, c: MatMut::row_major(&mut c, m, n).unwrap(), alpha: 2.0, beta: -1.0 };
+                    let job = MixedJob {
+                        a,
+                        b: right,
+                        c: MatMut::row_major(&mut c, m, n).unwrap(),
+                        alpha: 2.0,
+                        beta: -1.0,
+                        epilogue: Epilogue::default(),
+                    };
                     (kernel.mixed().unwrap().to_f32)(job, &Pool::new(threads), threads, &mut Scratch::new());
                     let first = found.get_or_insert_with(|| c.clone());
                     assert!(*first == c, "{} {m}x{n}x{k} {a_turned} {b_turned} {threads}", kernel.name);
@@ -54,7 +60,14 @@ fn the_same_bits_for_any_number_of_threads() {
             let run = |threads: usize| {
                 let mut c = vec![bf16::NAN; m * n];
                 let (a, b) = (Mat::row_major(&a, m, k).unwrap(), Right::Plain(view(&b, k, n, true)));
-                let job = MixedJob { a, b, c: MatMut::row_major(&mut c, m, n).unwrap(), alpha: 1.0, beta: 0.0 };
+                let job = MixedJob {
+                    a,
+                    b,
+                    c: MatMut::row_major(&mut c, m, n).unwrap(),
+                    alpha: 1.0,
+                    beta: 0.0,
+                    epilogue: Epilogue::default(),
+                };
                 (kernel.mixed().unwrap().to_bf16)(job, &Pool::new(threads), threads, &mut Scratch::new());
                 c
             };

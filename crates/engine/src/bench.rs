@@ -232,7 +232,7 @@ fn measure_as<T: Number, U: Number>(
         let at = turn % sets.len();
         let plan = &plans[at % plans.len()];
         let set = &mut sets[at];
-        let operands = Operands { a: set.a.read(a.1), b: set.b.read(b.1), out: set.out.write(out.1) };
+        let operands = Operands::new(set.a.read(a.1), set.b.read(b.1), set.out.write(out.1));
         // SAFETY: 1 `span` made room for every element. 2 the vectors are this function's own and apart.
         let _ = unsafe { plan.run(&queue, &operands, Region::NONE) };
     };

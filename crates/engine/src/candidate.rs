@@ -1,6 +1,7 @@
 //! Something that solves problems, and a problem bound to it.
 
 use crate::contract::{Contract, Refusal};
+use crate::epilogue::Parts;
 use crate::problem::Problem;
 use gemwright_cpu::Pool;
 use std::any::Any;
@@ -63,6 +64,15 @@ pub struct Operands {
     pub a: Operand,
     pub b: Operand,
     pub out: Operand,
+    /// Of the epilogue, as many as the problem says.
+    pub parts: Parts<Operand>,
+}
+
+impl Operands {
+    /// Of a product without an epilogue.
+    pub fn new(a: Operand, b: Operand, out: Operand) -> Operands {
+        Operands { a, b, out, parts: Parts::default() }
+    }
 }
 
 /// Where work is put: a pool of threads, or a device's stream.
@@ -127,9 +137,9 @@ pub trait Plan: Send + Sync {
     ///
     /// # Safety
     /// 1. Every element of the problem's layouts lies inside its operand's region, which stays valid until
-    ///    the queue has done the work.
+    ///    the queue has done the work; every part of its epilogue is given.
     /// 2. The result's elements, and the workspace, are touched by nobody else until then, and overlap
-    ///    neither a nor b; the result is initialised where beta is not 0.
+    ///    nothing else; the result is initialised where beta is not 0.
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, workspace: Region) -> Result<(), RunError>;
 }
 

@@ -22,6 +22,17 @@ pub enum Determinism {
     Unknown,
 }
 
+/// What is done about a problem's epilogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fusion {
+    /// It is refused.
+    None,
+    /// It works on the sums, before they are rounded to the result's type.
+    Fused,
+    /// It works on the result, after that.
+    Split,
+}
+
 /// Element types of both operands and of the result.
 pub type Types = (DType, DType);
 
@@ -42,6 +53,8 @@ pub struct Contract {
     pub determinism: Determinism,
     /// Numbers below the smallest normal one are kept.
     pub denormals: bool,
+    #[allow(missing_docs)]
+    pub fusion: Fusion,
 }
 
 /// Why a problem is not taken.
@@ -58,6 +71,8 @@ pub enum Refusal {
     Prepack,
     #[error("elements of the result would overlap")]
     Overlap,
+    #[error("it has no epilogue")]
+    Epilogue,
 }
 
 impl Contract {
@@ -78,6 +93,9 @@ impl Contract {
         }
         if problem.prepacked && !self.prepacks.contains(&problem.dtype) {
             return Err(Refusal::Prepack);
+        }
+        if self.fusion == Fusion::None && !problem.epilogue.is_none() {
+            return Err(Refusal::Epilogue);
         }
         if overlaps(problem) {
             return Err(Refusal::Overlap);

@@ -1,14 +1,16 @@
 //! The judge of all candidates: sums in higher precision over cases that cover what a contract admits.
 //!
 //! Each case has memory around and between its elements that must not change, a result full of NaN where
-//! it must not be read, and a bound that follows from the number of terms and the element type: for any
-//! order of summation, |error| <= (k + 4) · epsilon · (|alpha| · sum of |a · b| + |beta · c|), and half a unit of the
-//! last place more where the result is of a shorter type than its sums.
+//! it must not be read, and a bound that follows from the number of terms and the element type (`oracle`): for any
+//! order of summation, |error| <= (k + 4) · epsilon · (|alpha| · sum of |a · b| + |beta · c|), half a unit of the
+//! last place more where the result is of a shorter type than its sums, and what each step of an epilogue adds.
 
 use crate::candidate::{Candidate, Operand, Operands, Queue, Region};
 use crate::contract::Types;
+use crate::epilogue::{Epilogue, Part, Parts};
+use crate::oracle::{Expected, Units};
 use crate::problem::{Layout, Problem};
-use gemwright_core::{DType, Product};
+use gemwright_core::{Activation, DType, Product};
 use gemwright_cpu::Number;
 use gemwright_cpu::half::bf16;
 
@@ -88,7 +90,7 @@ fn layout(rows: u64, cols: u64, kind: usize) -> Layout {
 }
 
 /// Cases of given element types, so many at least: every pair of edges, and depths, layouts, factors and
-/// batches drawn for each.
+/// batches drawn for each, every third again with an epilogue.
 pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem> {
     let mut random = Random::new(seed);
     let mut cases = Vec::new();
@@ -99,7 +101,7 @@ pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem
             // Layouts every library takes come as often as the odd ones.
             let mut kind = |odd: usize| if random.below(2) == 0 { random.below(4) } else { random.below(odd) };
             let (a, b, out) = (kind(LAYOUTS), kind(LAYOUTS), kind(7));
-            cases.push(Problem {
+            let plain = Problem {
                 product: Product { batch, m, n, k },
                 dtype,
                 out_dtype,
@@ -109,7 +111,13 @@ pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem
                 alpha: random.pick(&[1.0, 1.0, -0.5, 0.0]),
                 beta: random.pick(&[0.0, 0.0, 1.0, 0.75]),
                 prepacked: random.below(4) == 0,
-            });
+                epilogue: Epilogue::default(),
+            };
+            cases.push(plain);
+            // Who has no epilogues refuses them.
+            if random.below(3) == 0 {
+                cases.push(Problem { epilogue: epilogue((m, n), &mut random), ..plain });
+            }
         }
     }
     // Larger than one block in every direction.
@@ -120,6 +128,20 @@ pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem
         cases.push(Problem { a, b, out_dtype, ..Problem::new(m, n, k, dtype) });
     }
     cases
+}
+
+/// Any activation, any parts, as vectors and matrices of any layout.
+fn epilogue((m, n): (u64, u64), random: &mut Random) -> Epilogue {
+    let mut epilogue = Epilogue::default();
+    if random.below(4) > 0 {
+        epilogue.activation = random.pick(&Activation::ALL);
+    }
+    for part in Part::ALL {
+        if random.below(2) == 0 {
+            epilogue = epilogue.with(part, layout(m, n, random.below(LAYOUTS)));
+        }
+    }
+    epilogue
 }
 
 /// Runs every case.
@@ -134,14 +156,16 @@ pub fn judge(candidate: &dyn Candidate, queue: &dyn Queue, cases: &[Problem], se
             }
             continue;
         }
-        let short = f64::from(f32::EPSILON);
+        let short = Units { sums: f64::from(f32::EPSILON), rounding: 0.0 };
         let found = match (problem.dtype, problem.out_dtype) {
-            (DType::F32, DType::F32) => one::<f32, f32>(candidate, queue, problem, seed, (short, 0.0)),
-            (DType::F64, DType::F64) => one::<f64, f64>(candidate, queue, problem, seed, (f64::EPSILON, 0.0)),
-            (DType::Bf16, DType::F32) => one::<bf16, f32>(candidate, queue, problem, seed, (short, 0.0)),
+            (DType::F32, DType::F32) => one::<f32, f32>(candidate, queue, problem, seed, short),
+            (DType::F64, DType::F64) => {
+                one::<f64, f64>(candidate, queue, problem, seed, Units { sums: f64::EPSILON, rounding: 0.0 })
+            }
+            (DType::Bf16, DType::F32) => one::<bf16, f32>(candidate, queue, problem, seed, short),
             (DType::Bf16, DType::Bf16) => {
                 let rounding = f64::from(bf16::EPSILON) / 2.0;
-                one::<bf16, bf16>(candidate, queue, problem, seed, (short, rounding))
+                one::<bf16, bf16>(candidate, queue, problem, seed, Units { rounding, ..short })
             }
             (operands, out) => Err(format!("the judge has no numbers for {operands} to {out}")),
         };
@@ -161,7 +185,7 @@ fn describe(problem: &Problem) -> String {
     let Product { batch, m, n, k } = problem.product;
     let strides = |l: Layout| format!("({}, {}, {})", l.batch, l.row, l.col);
     format!(
-        "{} to {} {batch}·{m}x{n}x{k} a {} b {} out {} alpha {} beta {}{}",
+        "{} to {} {batch}·{m}x{n}x{k} a {} b {} out {} alpha {} beta {}{}{}",
         problem.dtype,
         problem.out_dtype,
         strides(problem.a),
@@ -169,7 +193,8 @@ fn describe(problem: &Problem) -> String {
         strides(problem.out),
         problem.alpha,
         problem.beta,
-        if problem.prepacked { " prepacked" } else { "" }
+        if problem.prepacked { " prepacked" } else { "" },
+        problem.epilogue.names().iter().map(|name| format!(", {name}")).collect::<String>()
     )
 }
 
@@ -206,7 +231,7 @@ fn one<T: Number, U: Number>(
     queue: &dyn Queue,
     problem: &Problem,
     seed: u64,
-    (epsilon, rounding): (f64, f64),
+    units: Units,
 ) -> Result<f64, String> {
     let Product { batch, m, n, k } = problem.product;
     let mut random = Random::new(seed);
@@ -219,6 +244,10 @@ fn one<T: Number, U: Number>(
             out.memory[place] = U::from_f64(f64::NAN);
         }
     }
+    let parts: Parts<Stored<U>> = problem
+        .epilogue
+        .parts
+        .map(|layout| layout.map(|layout| Stored::new(layout, (batch, m, n), || U::from_f64(random.number()))));
     let plan = match problem.prepacked {
         // SAFETY: `Stored::new` made room for every element.
         true => unsafe { candidate.prepare_packed(problem, &b.operand()) },
@@ -229,7 +258,9 @@ fn one<T: Number, U: Number>(
     let (a_before, b_before) = (a.memory.clone(), b.memory.clone());
     let mut workspace = vec![0u8; plan.workspace(queue)];
     let region = Region::of_mut(&mut out.memory);
-    let operands = Operands { a: a.operand(), b: b.operand(), out: Operand { region, first: out.first } };
+    let given = parts.each_ref().map(|part| part.as_ref().map(Stored::operand));
+    let operands =
+        Operands { parts: given, ..Operands::new(a.operand(), b.operand(), Operand { region, first: out.first }) };
     // SAFETY: 1 `Stored::new` made room for every element. 2 the vectors are this function's own and apart.
     unsafe { plan.run(queue, &operands, Region::of_mut(&mut workspace)) }.map_err(|e| e.to_string())?;
     if a.memory != a_before || b.memory != b_before {
@@ -241,12 +272,12 @@ fn one<T: Number, U: Number>(
         for i in 0..m {
             for j in 0..n {
                 let terms = (0..k).map(|s| (a.memory[a.place(x, i, s)].to_f64(), b.memory[b.place(x, s, j)].to_f64()));
-                let (sum, size) = exact(terms);
                 let place = out.place(x, i, j);
                 let old = if reads { before[place].to_f64() } else { 0.0 };
-                let want = problem.alpha * sum + problem.beta * old;
-                let summed = (k as f64 + 4.0) * epsilon * (problem.alpha.abs() * size + (problem.beta * old).abs());
-                let bound = summed + rounding * (want.abs() + summed);
+                let here = parts.each_ref().map(|part| part.as_ref().map(|p| p.memory[p.place(x, i, j)].to_f64()));
+                let fusion = candidate.contract().fusion;
+                let expected = Expected::sum(problem, terms, old, &units).finished(problem, &here, fusion, &units);
+                let Expected { value: want, bound } = expected;
                 let got = out.memory[place].to_f64();
                 let error = (got - want).abs();
                 // NaN must fail too.
@@ -275,33 +306,4 @@ fn places<T: Number>(stored: &Stored<T>, (batch, rows, cols): (u64, u64, u64)) -
         }
     }
     all
-}
-
-/// The sum of products in about twice the precision of f64, and the sum of their sizes.
-fn exact(terms: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
-    let (mut high, mut low, mut size) = (0f64, 0f64, 0f64);
-    for (x, y) in terms {
-        let product = x * y;
-        let rest = x.mul_add(y, -product);
-        let sum = high + product;
-        let part = sum - high;
-        let lost = (high - (sum - part)) + (product - part);
-        high = sum;
-        low += lost + rest;
-        size += product.abs();
-    }
-    (high + low, size)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_keep_what_rounding_would_lose() {
-        let terms = [(1e16, 1.0), (1.0, 1.0), (-1e16, 1.0), (1.0 + f64::EPSILON, 1.0 - f64::EPSILON)];
-        let plain: f64 = terms.iter().map(|(x, y)| x * y).sum();
-        let (sum, _) = exact(terms.into_iter());
-        assert_eq!((plain, sum), (1.0, 2.0));
-    }
 }

@@ -8,19 +8,24 @@
 pub mod bench;
 mod candidate;
 mod contract;
+mod epilogue;
 pub mod judge;
 pub mod limit;
+mod oracle;
 mod own;
 mod problem;
 mod safe;
+mod split;
 pub mod vendor;
 mod worker;
 
 pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
-pub use contract::{Contract, Determinism, Refusal, Strides, Types};
+pub use contract::{Contract, Determinism, Fusion, Refusal, Strides, Types};
+pub use epilogue::{Epilogue, Part, Parts};
 pub use own::{OwnKernel, own};
 pub use problem::{Layout, Problem};
 pub use safe::{Multiply, MultiplyError};
+pub use split::Split;
 pub use worker::{PYTORCH, SPINS, Worker};
 
 /// Every candidate that can run here, ours first; libraries that are not here are among the absent.

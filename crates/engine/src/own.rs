@@ -1,12 +1,13 @@
 //! Our CPU kernels as candidates: one loop over the list that the kernels themselves give.
 
 use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
-use crate::contract::{Contract, Determinism, Refusal, Strides, Types};
+use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides, Types};
+use crate::epilogue::Part;
 use crate::problem::{Layout, Problem};
 use gemwright_core::DType;
 use gemwright_cpu::{
-    Element, Isa, Job, Kernel, Mat, MatMut, Mixed, MixedJob, Number, Packed, PackedJob, PackedTiles, Right, RunMixed,
-    Scratch, WithPacked,
+    Element, Epilogue, Finish, Isa, Job, Kernel, Mat, MatMut, Mixed, MixedJob, Number, Packed, PackedJob, PackedTiles,
+    Right, RunMixed, Scratch, WithPacked,
 };
 use std::sync::Mutex;
 
@@ -42,6 +43,7 @@ impl OwnKernel {
             determinism: Determinism::Always,
             // Tiles take numbers below the smallest normal one for 0.
             denormals: kernel.isa != Isa::Amx,
+            fusion: if kernel.mixed().is_some() { Fusion::Fused } else { Fusion::None },
         };
         OwnKernel { kernel, name: format!("own.{}", kernel.name), contract }
     }
@@ -246,7 +248,7 @@ impl Plan for MixedPlan {
 impl MixedPlan {
     /// # Safety
     /// As for [`Plan::run`]; U is the result's element type.
-    unsafe fn batches<U: Number>(&self, queue: &CpuQueue, operands: &Operands, run: RunMixed<U>) {
+    unsafe fn batches<U: Finish>(&self, queue: &CpuQueue, operands: &Operands, run: RunMixed<U>) {
         let problem = &self.problem;
         let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
         self.scratch.with(|scratch| {
@@ -257,7 +259,8 @@ impl MixedPlan {
                         Some(weights) => Right::Packed(&weights[i as usize]),
                         None => Right::Plain(right(problem, operands, i)),
                     };
-                    MixedJob { a: left(problem, operands, i), b, c: result::<U>(problem, operands, i), alpha, beta }
+                    let (a, c) = (left(problem, operands, i), result::<U>(problem, operands, i));
+                    MixedJob { a, b, c, alpha, beta, epilogue: epilogue(problem, operands, i) }
                 };
                 run(job, &queue.pool, queue.threads, scratch);
             }
@@ -289,7 +292,7 @@ unsafe fn right<'a, T>(problem: &Problem, operands: &Operands, i: u64) -> Mat<'a
 ///
 /// # Safety
 /// As for [`left`], of the result's element type; nobody else has its elements.
-unsafe fn result<'a, U>(problem: &Problem, operands: &Operands, i: u64) -> MatMut<'a, U> {
+pub unsafe fn result<'a, U>(problem: &Problem, operands: &Operands, i: u64) -> MatMut<'a, U> {
     let p = problem.product;
     // SAFETY: every element lies inside its region, and is this run's alone.
     unsafe {
@@ -298,5 +301,25 @@ unsafe fn result<'a, U>(problem: &Problem, operands: &Operands, i: u64) -> MatMu
             (p.m as usize, p.n as usize),
             steps(&problem.out),
         )
+    }
+}
+
+/// The epilogue of one matrix of the batch.
+///
+/// # Safety
+/// As for [`left`], of the result's element type.
+pub unsafe fn epilogue<'a, U: Finish>(problem: &Problem, operands: &Operands, i: u64) -> Epilogue<'a, U> {
+    let extents = (problem.product.m as usize, problem.product.n as usize);
+    let part = |part: Part| {
+        let (layout, operand) = (problem.epilogue.parts[part as usize]?, operands.parts[part as usize].as_ref()?);
+        // SAFETY: every element lies inside its region.
+        Some(unsafe { Mat::from_raw(address(operand, layout.batch, i), extents, steps(&layout)) })
+    };
+    Epilogue {
+        scale: part(Part::Scale),
+        bias: part(Part::Bias),
+        activation: problem.epilogue.activation,
+        times: part(Part::Times),
+        residual: part(Part::Residual),
     }
 }

@@ -1,6 +1,7 @@
 //! What an engine is asked: a product with layouts and factors.
 
 use crate::contract::blas_order;
+use crate::epilogue::Epilogue;
 use gemwright_core::{Call, DType, Operands, Product, View};
 
 /// Elements from row to row, from column to column, from one matrix of a batch to the next. Zero repeats,
@@ -36,7 +37,7 @@ impl Layout {
     }
 }
 
-/// out = alpha · a · b + beta · out, `batch` times. With beta = 0 nothing of out is read.
+/// out = epilogue(alpha · a · b + beta · out), `batch` times. With beta = 0 nothing of out is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problem {
     /// Batch, M, N, K.
@@ -57,6 +58,8 @@ pub struct Problem {
     pub beta: f64,
     /// b is a weight that may be laid out anew once and used many times.
     pub prepacked: bool,
+    /// What becomes of the sums before they are written.
+    pub epilogue: Epilogue,
 }
 
 impl Problem {
@@ -72,6 +75,7 @@ impl Problem {
             alpha: 1.0,
             beta: 0.0,
             prepacked: false,
+            epilogue: Epilogue::default(),
         }
     }
 
@@ -90,7 +94,10 @@ impl Problem {
         let Product { batch, m, n, k } = self.product;
         let [a, b, out] = [m * k, k * n, m * n].map(|x| u128::from(x) * u128::from(batch));
         let reads_out = if self.beta == 0.0 { 1 } else { 2 };
-        (a + b) * u128::from(self.dtype.bytes()) + out * u128::from(self.out_dtype.bytes()) * reads_out
+        // Vectors of an epilogue are next to nothing.
+        let matrices = self.epilogue.parts.iter().flatten().filter(|part| part.row != 0 && part.col != 0).count();
+        (a + b) * u128::from(self.dtype.bytes())
+            + out * u128::from(self.out_dtype.bytes()) * (reads_out + matrices as u128)
     }
 }
 
@@ -114,6 +121,7 @@ impl Problem {
             alpha: *alpha,
             beta: 0.0,
             prepacked: false,
+            epilogue: Epilogue::default(),
         })
     }
 

@@ -1,11 +1,13 @@
 //! Products of slices, for callers that want no unsafe code: every extent is checked.
 
 use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Region, RunError};
-use crate::contract::Refusal;
+use crate::contract::{Fusion, Refusal};
+use crate::epilogue::{Part, Parts};
 use crate::own::own;
 use crate::problem::{Layout, Problem};
+use crate::split::Split;
 use gemwright_core::DType;
-use gemwright_cpu::Element;
+use gemwright_cpu::Number;
 
 /// Why a product was not computed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +23,8 @@ pub enum MultiplyError {
     DType(&'static str),
     #[error("this machine has no kernel for {0}")]
     None(DType),
+    #[error("the epilogue of this problem {0}")]
+    Part(String),
 }
 
 /// A problem with the best of our kernels, ready to run on slices of the host.
@@ -50,7 +54,11 @@ impl Multiply {
             |candidate: &&dyn Candidate| candidate.contract().dtypes.contains(&(problem.dtype, problem.out_dtype));
         let found = kernels.iter().map(|candidate| &**candidate).find(fits);
         let candidate = found.ok_or(MultiplyError::None(problem.dtype))?;
-        Multiply::with(candidate, problem, CpuQueue::new(threads))
+        let queue = CpuQueue::new(threads);
+        match candidate.contract().fusion {
+            Fusion::None if !problem.epilogue.is_none() => Multiply::with(&Split::of(candidate), problem, queue),
+            _ => Multiply::with(candidate, problem, queue),
+        }
     }
 
     /// With a candidate and a queue of the caller's choice.
@@ -59,32 +67,46 @@ impl Multiply {
     }
 
     /// Computes it. The first elements of the slices are those of row 0, column 0.
-    pub fn run<T: Element>(&self, a: &[T], b: &[T], out: &mut [T]) -> Result<(), MultiplyError> {
+    pub fn run<T: Number, U: Number>(&self, a: &[T], b: &[T], out: &mut [U]) -> Result<(), MultiplyError> {
+        self.run_with(a, b, out, Parts::default())
+    }
+
+    /// The same with what the problem's epilogue takes, in the order of [`Part::ALL`].
+    pub fn run_with<T: Number, U: Number>(
+        &self,
+        a: &[T],
+        b: &[T],
+        out: &mut [U],
+        parts: Parts<&[U]>,
+    ) -> Result<(), MultiplyError> {
         let problem = self.plan.problem();
-        if T::NAME != problem.dtype.name() {
-            return Err(MultiplyError::DType(T::NAME));
+        for (given, wanted) in [(T::NAME, problem.dtype), (U::NAME, problem.out_dtype)] {
+            if given != wanted.name() {
+                return Err(MultiplyError::DType(given));
+            }
         }
         let p = problem.product;
-        let operands = [
-            ("a", problem.a, p.m, p.k, a.len()),
-            ("b", problem.b, p.k, p.n, b.len()),
-            ("out", problem.out, p.m, p.n, out.len()),
-        ];
-        for (operand, layout, rows, cols, given) in operands {
-            inside(&layout, (p.batch, rows, cols), given).map_err(|needed| MultiplyError::Short {
-                operand,
-                given,
-                needed,
-            })?;
-        }
-        let operands = Operands {
-            a: Operand::at_start(Region::of(a)),
-            b: Operand::at_start(Region::of(b)),
-            out: Operand::at_start(Region::of_mut(out)),
+        let check = |operand: &'static str, layout: &Layout, (rows, cols): (u64, u64), given: usize| {
+            let short = |needed| MultiplyError::Short { operand, given, needed };
+            inside(layout, (p.batch, rows, cols), given).map_err(short)
         };
+        check("a", &problem.a, (p.m, p.k), a.len())?;
+        check("b", &problem.b, (p.k, p.n), b.len())?;
+        check("out", &problem.out, (p.m, p.n), out.len())?;
+        for part in Part::ALL {
+            let name = part.name();
+            match (&problem.epilogue.parts[part as usize], parts[part as usize]) {
+                (Some(layout), Some(given)) => check(name, layout, (p.m, p.n), given.len())?,
+                (Some(_), None) => return Err(MultiplyError::Part(format!("takes a {name}, which is not given"))),
+                (None, Some(_)) => return Err(MultiplyError::Part(format!("takes no {name}"))),
+                (None, None) => {}
+            }
+        }
+        let [a, b, out] = [Region::of(a), Region::of(b), Region::of_mut(out)].map(Operand::at_start);
+        let parts = parts.map(|part| part.map(|part| Operand::at_start(Region::of(part))));
         // SAFETY: 1 every element was shown to lie inside its slice, and a CPU queue is done when `run` returns.
         // 2 `out` is borrowed mutably, so nobody else touches it and it overlaps nothing.
-        unsafe { self.plan.run(&self.queue, &operands, Region::NONE) }?;
+        unsafe { self.plan.run(&self.queue, &Operands { parts, ..Operands::new(a, b, out) }, Region::NONE) }?;
         Ok(())
     }
 }
@@ -104,6 +126,8 @@ fn inside(layout: &Layout, (batch, rows, cols): (u64, u64, u64), given: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epilogue::Epilogue;
+    use gemwright_cpu::half::bf16;
 
     #[test]
     fn slices_that_are_too_short_are_refused() {
@@ -115,5 +139,26 @@ mod tests {
         assert_eq!(layer.run(&[0f64; 8], &[0f64; 12], &mut [0f64; 6]), Err(MultiplyError::DType("f64")));
         assert!(layer.run(&x, &w, &mut [0f32; 6]).is_ok());
         assert_eq!(Multiply::new(Problem::new(1, 1, 1, DType::I8), 1).err(), Some(MultiplyError::None(DType::I8)));
+    }
+
+    #[test]
+    fn epilogues_take_what_they_say_and_nothing_else() {
+        let epilogue = Epilogue::named(["bias", "relu"].into_iter(), (1, 2)).unwrap();
+        for dtype in [DType::F32, DType::Bf16] {
+            let problem = Problem { epilogue, out_dtype: DType::F32, ..Problem::linear(1, 2, 3, dtype) };
+            let layer = Multiply::new(problem, 1).unwrap();
+            let run = |parts: Parts<&[f32]>| {
+                let (x, w, mut y) = ([1.0, 2.0, 3.0], [1.0, 0.0, 0.0, 0.0, 1.0, 1.0], [0f32; 2]);
+                match dtype {
+                    DType::F32 => layer.run_with(&x.map(|x| x as f32), &w.map(|w| w as f32), &mut y, parts)?,
+                    _ => layer.run_with(&x.map(bf16::from_f64), &w.map(bf16::from_f64), &mut y, parts)?,
+                }
+                Ok::<_, MultiplyError>(y)
+            };
+            assert_eq!(run([None, Some(&[0.5, -7.0]), None, None]), Ok([1.5, 0.0]));
+            assert!(run([None, Some(&[0.5]), None, None]).unwrap_err().to_string().contains("bias has 1 elements"));
+            assert!(run(Parts::default()).unwrap_err().to_string().contains("takes a bias"));
+            assert!(run([None, Some(&[0.5, -7.0]), None, Some(&[0.0; 2])]).is_err());
+        }
     }
 }

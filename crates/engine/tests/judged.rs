@@ -6,7 +6,8 @@ use gemwright_core::DType;
 use gemwright_cpu::Kernel;
 use gemwright_engine::judge::{EDGES, cases, judge};
 use gemwright_engine::{
-    Candidate, Contract, CpuQueue, Operands, OwnKernel, Plan, Problem, Queue, Refusal, Region, RunError, vendor,
+    Candidate, Contract, CpuQueue, Epilogue, Fusion, Operands, OwnKernel, Plan, Problem, Queue, Refusal, Region,
+    RunError, Split, vendor,
 };
 use std::any::Any;
 use std::sync::Mutex;
@@ -49,6 +50,17 @@ fn every_kernel_is_right_wherever_its_contract_admits() {
 }
 
 #[test]
+fn epilogues_that_are_split_off_are_right_too() {
+    let queue = CpuQueue::new(2);
+    for name in ["portable-f32", "portable-f64", "portable-bf16"] {
+        let kernel = OwnKernel::of(Kernel::named(name).unwrap());
+        let split = Split::of(&kernel);
+        let verdict = judge(&split, &queue, &all_cases(split.contract()), 7);
+        assert!(verdict.passed(), "{name}: {:?}", verdict.failures.first());
+    }
+}
+
+#[test]
 fn libraries_that_are_here_are_right_and_others_are_named() {
     let queue = CpuQueue::new(2);
     let (found, absent) = vendor::vendors();
@@ -73,6 +85,8 @@ enum Fault {
     Outside,
     /// It takes what its contract does not admit.
     TakesAll,
+    /// It says that it has epilogues, and leaves them out.
+    NoEpilogue,
 }
 
 struct Wrong {
@@ -103,6 +117,8 @@ impl Candidate for Wrong {
         if !matches!(self.fault, Fault::TakesAll) {
             self.contract.admits(problem)?;
         }
+        let bare = Problem { epilogue: Epilogue::default(), ..*problem };
+        let problem = if matches!(self.fault, Fault::NoEpilogue) { &bare } else { problem };
         Ok(Box::new(WrongPlan { right: self.right.prepare(problem)?, fault: self.fault }))
     }
 }
@@ -146,11 +162,14 @@ impl Plan for WrongPlan {
 fn planted_faults_are_caught() {
     let queue = CpuQueue::new(1);
     let kernel = Kernel::best(DType::F32).unwrap();
-    for fault in [Fault::Element, Fault::ReadsResult, Fault::Outside, Fault::TakesAll] {
+    for fault in [Fault::Element, Fault::ReadsResult, Fault::Outside, Fault::TakesAll, Fault::NoEpilogue] {
         let right = OwnKernel::of(kernel);
         let mut contract = *right.contract();
         if matches!(fault, Fault::TakesAll) {
             contract.strides = gemwright_engine::Strides::Blas;
+        }
+        if matches!(fault, Fault::NoEpilogue) {
+            contract.fusion = Fusion::Fused;
         }
         let wrong = Wrong { right, fault, contract };
         let verdict = judge(&wrong, &queue, &cases((DType::F32, DType::F32), &EDGES, 3), 4);
@@ -206,7 +225,7 @@ fn nothing_in_a_plan_waits_on_the_host() {
     let plan = LaterPlan { host: std::sync::Arc::new(host) };
     let (a, b, mut out) = ([1f32, 2.0, 3.0, 4.0], [1f32, 0.0, 0.0, 1.0], [0f32; 4]);
     let at = |region| gemwright_engine::Operand::at_start(region);
-    let operands = Operands { a: at(Region::of(&a)), b: at(Region::of(&b)), out: at(Region::of_mut(&mut out)) };
+    let operands = Operands::new(at(Region::of(&a)), at(Region::of(&b)), at(Region::of_mut(&mut out)));
     let queue = Later::default();
     // SAFETY: the arrays live to the end of the test.
     unsafe { plan.run(&queue, &operands, Region::NONE) }.unwrap();

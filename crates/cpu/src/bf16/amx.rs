@@ -52,12 +52,12 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
         return;
     }
     if k == 0 || job.alpha == 0.0 {
-        return job.scale();
+        return job.write(|_, _| 0.0);
     }
     let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
     let (a, c) = (job.a, &job.c);
-    let (alpha, beta) = (job.alpha, job.beta);
-    let sink = Sink { ptr: c.ptr, row: c.row, col: c.col, rows: m, cols: n, alpha, beta, streams: false };
+    let (alpha, beta, epilogue) = (job.alpha, job.beta, job.epilogue);
+    let sink = Sink { ptr: c.ptr, row: c.row, col: c.col, rows: m, cols: n, alpha, beta, streams: false, epilogue };
     let b = match job.b {
         Right::Packed(packed) => {
             return multiply(Rows::Packed(packed), a, sink.transposed(), pool, threads, scratch);
@@ -85,7 +85,7 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
 fn multiply<U: Output>(
     rows: Rows<'_>,
     columns: Mat<'_, bf16>,
-    sink: Sink<U>,
+    sink: Sink<'_, U>,
     pool: &Pool,
     threads: usize,
     scratch: &mut Scratch,

@@ -78,7 +78,7 @@ impl Blocks {
 struct Shared<'a, U> {
     rows: Rows<'a>,
     columns: Mat<'a, bf16>,
-    sink: Sink<U>,
+    sink: Sink<'a, U>,
     blocks: Blocks,
     /// Columns as tiles, block of k after block of k, in each pair after pair.
     laid: Space<u8>,
@@ -107,7 +107,7 @@ struct Piece {
 pub fn blocked<U: Output>(
     rows: Rows<'_>,
     columns: Mat<'_, bf16>,
-    sink: Sink<U>,
+    sink: Sink<'_, U>,
     pool: &Pool,
     threads: usize,
     scratch: &mut Scratch,
@@ -270,7 +270,7 @@ impl Source {
 /// # Safety
 /// As for [`Sink::put`].
 #[inline]
-unsafe fn write<U: Output>(sink: &Sink<U>, piece: &Piece, from: usize, to: usize) {
+unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, from: usize, to: usize) {
     for tile in from..to {
         let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
         // SAFETY: by the contract.

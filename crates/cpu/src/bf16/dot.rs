@@ -19,7 +19,7 @@ const AHEAD: usize = 1024;
 pub fn dot<U: Output>(
     column: Mat<'_, bf16>,
     rows: Mat<'_, bf16>,
-    sink: Sink<U>,
+    sink: Sink<'_, U>,
     pool: &Pool,
     threads: usize,
     scratch: &mut Scratch,
@@ -49,7 +49,7 @@ pub fn dot<U: Output>(
 /// # Safety
 /// AVX-512 BF16 is there; row i is; the column has all steps, then zeros up to a whole register.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn side<U: Output>(rows: &Mat<'_, bf16>, i: usize, column: *const bf16, sink: &Sink<U>) {
+unsafe fn side<U: Output>(rows: &Mat<'_, bf16>, i: usize, column: *const bf16, sink: &Sink<'_, U>) {
     let (n, k) = rows.extents();
     let there = SIDE.min(n - i);
     // Rows that are not there are read as the last that is.
@@ -77,7 +77,7 @@ unsafe fn side<U: Output>(rows: &Mat<'_, bf16>, i: usize, column: *const bf16, s
             }
         }
         for (r, sum) in sums.into_iter().enumerate().take(there) {
-            sink.put_one(_mm512_reduce_add_ps(sum), i + r);
+            sink.one(_mm512_reduce_add_ps(sum), i + r, 0);
         }
     }
 }

@@ -26,7 +26,7 @@ struct Own {
 pub fn few<U: Output>(
     rows: Rows<'_>,
     columns: Mat<'_, bf16>,
-    sink: Sink<U>,
+    sink: Sink<'_, U>,
     pool: &Pool,
     threads: usize,
     scratch: &mut Scratch,

@@ -26,10 +26,10 @@ mod widened;
 #[cfg(target_arch = "x86_64")]
 mod words;
 
+use crate::epilogue::{Epilogue, Finish, LANES};
 use crate::matrix::{Mat, MatMut};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
-use crate::simd::Number;
 use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
@@ -37,7 +37,7 @@ pub use amx::{available as tiles_available, gemm_amx};
 pub use packed::PackedTiles;
 pub use widened::gemm_widened;
 
-/// C = alpha · A · B + beta · C with sums in f32; with beta = 0 nothing of C is read.
+/// C = epilogue(alpha · A · B + beta · C) with sums in f32; with beta = 0 nothing of C is read.
 pub struct MixedJob<'a, U> {
     /// \[m, k\].
     pub a: Mat<'a, bf16>,
@@ -49,6 +49,8 @@ pub struct MixedJob<'a, U> {
     pub alpha: f32,
     #[allow(missing_docs)]
     pub beta: f32,
+    #[allow(missing_docs)]
+    pub epilogue: Epilogue<'a, U>,
 }
 
 /// The second operand: as it lies, or laid out before.
@@ -69,7 +71,7 @@ impl Right<'_> {
     }
 }
 
-impl<U: Number> MixedJob<'_, U> {
+impl<U: Finish<Sum = f32>> MixedJob<'_, U> {
     /// M, N and K.
     ///
     /// # Panics
@@ -77,19 +79,26 @@ impl<U: Number> MixedJob<'_, U> {
     fn extents(&self) -> (usize, usize, usize) {
         let (a, b, c) = (self.a.extents(), self.b.extents(), self.c.extents());
         assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");
+        self.epilogue.check(c);
         (c.0, c.1, a.1)
     }
 
-    /// C = beta · C, where there is nothing to sum.
-    fn scale(&self) {
+    /// C = epilogue(sum + beta · C), element by element.
+    fn write(&self, sum: impl Fn(usize, usize) -> f32) {
         let (m, n) = self.c.extents();
+        let c = |i: usize, j: usize| self.c.ptr.wrapping_offset(i as isize * self.c.row + j as isize * self.c.col);
+        // SAFETY: inside C, which the job has to itself; it is read only where beta is not 0.
+        let old = |i: usize, j: usize| if self.beta == 0.0 { 0.0 } else { self.beta * unsafe { *c(i, j) }.widen() };
         for i in 0..m {
-            for j in 0..n {
-                let at = self.c.ptr.wrapping_offset(i as isize * self.c.row + j as isize * self.c.col);
-                // SAFETY: inside C, which the job has to itself.
+            for j in (0..n).step_by(LANES) {
+                let count = LANES.min(n - j);
+                let one = |lane: usize| if lane < count { sum(i, j + lane) + old(i, j + lane) } else { 0.0 };
+                // SAFETY: inside C, and inside whatever has its extents.
                 unsafe {
-                    let old = if self.beta == 0.0 { 0.0 } else { f64::from(self.beta) * (*at).to_f64() };
-                    *at = U::from_f64(old);
+                    let results = self.epilogue.row(std::array::from_fn(one), (i, j), count);
+                    for (lane, result) in results.into_iter().enumerate().take(count) {
+                        *c(i, j + lane) = U::narrow(result);
+                    }
                 }
             }
         }

@@ -2,12 +2,13 @@
 
 use super::tile::ROWS;
 use super::words::{mask16, turned};
-use crate::simd::Number;
+use crate::epilogue::{Epilogue, Finish, LANES};
+use crate::matrix::Mat;
 use half::bf16;
 use std::arch::x86_64::*;
 
 /// An element of a result.
-pub trait Output: Number {
+pub trait Output: Finish<Sum = f32> {
     /// Sixteen of them fill a line of the cache, which can then be written past it.
     const FILLS_LINE: bool;
 
@@ -65,7 +66,7 @@ impl Output for bf16 {
 
 /// Where sums go, with rows and columns as the sums have them.
 #[derive(Clone, Copy)]
-pub struct Sink<U> {
+pub struct Sink<'a, U> {
     pub ptr: *mut U,
     pub row: isize,
     pub col: isize,
@@ -76,20 +77,23 @@ pub struct Sink<U> {
     pub beta: f32,
     /// Whole lines are written past the caches; whoever does so fences in the end.
     pub streams: bool,
+    /// Of its own extents: transposed with it.
+    pub epilogue: Epilogue<'a, U>,
 }
 // SAFETY: a plain address; whoever writes through it argues that elements are its own.
-unsafe impl<U> Send for Sink<U> {}
+unsafe impl<U> Send for Sink<'_, U> {}
 // SAFETY: as above.
-unsafe impl<U> Sync for Sink<U> {}
+unsafe impl<U> Sync for Sink<'_, U> {}
 
-impl<U: Output> Sink<U> {
+impl<'a, U: Output> Sink<'a, U> {
     /// The same, transposed.
-    pub fn transposed(self) -> Sink<U> {
-        Sink { row: self.col, col: self.row, rows: self.cols, cols: self.rows, ..self }
+    pub fn transposed(self) -> Sink<'a, U> {
+        let epilogue = self.epilogue.transposed();
+        Sink { row: self.col, col: self.row, rows: self.cols, cols: self.rows, epilogue, ..self }
     }
 
     /// Past the caches where whole lines are written and nothing is read.
-    pub fn streaming(self) -> Sink<U> {
+    pub fn streaming(self) -> Sink<'a, U> {
         let (apart, along) = if self.col == 1 { (self.row, self.cols) } else { (self.col, self.rows) };
         let aligned = self.ptr.addr().is_multiple_of(64) && apart.unsigned_abs().is_multiple_of(ROWS);
         let one = self.col == 1 || self.row == 1;
@@ -113,7 +117,9 @@ impl<U: Output> Sink<U> {
         unsafe {
             if self.col == 1 || self.cols == 1 {
                 for r in 0..rows {
-                    self.line(at.wrapping_offset(r as isize * self.row), _mm512_load_ps(tile.add(r * ROWS)), cols);
+                    let at =
+                        Line { at: at.wrapping_offset(r as isize * self.row), i: i + r, j, count: cols, down: false };
+                    self.line(at, _mm512_load_ps(tile.add(r * ROWS)));
                 }
             } else if self.row == 1 || self.rows == 1 {
                 let mut words = [_mm512_setzero_si512(); 16];
@@ -121,47 +127,88 @@ impl<U: Output> Sink<U> {
                     *word = _mm512_castps_si512(_mm512_load_ps(tile.add(r * ROWS)));
                 }
                 for (c, word) in turned(words).into_iter().enumerate().take(cols) {
-                    self.line(at.wrapping_offset(c as isize * self.col), _mm512_castsi512_ps(word), rows);
+                    let at =
+                        Line { at: at.wrapping_offset(c as isize * self.col), i, j: j + c, count: rows, down: true };
+                    self.line(at, _mm512_castsi512_ps(word));
                 }
             } else {
                 for r in 0..rows {
                     for c in 0..cols {
-                        let at = at.wrapping_offset(r as isize * self.row + c as isize * self.col);
-                        self.line(at, _mm512_set1_ps(*tile.add(r * ROWS + c)), 1);
+                        self.one(*tile.add(r * ROWS + c), i + r, j + c);
                     }
                 }
             }
         }
     }
 
-    /// One sum to row i of the first column.
+    /// One sum to its place.
     ///
     /// # Safety
     /// As for [`Sink::put`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub unsafe fn put_one(&self, sum: f32, i: usize) {
+    pub unsafe fn one(&self, sum: f32, i: usize, j: usize) {
+        let at = self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col);
         // SAFETY: by the contract.
-        unsafe { self.line(self.ptr.wrapping_offset(i as isize * self.row), _mm512_set1_ps(sum), 1) };
+        unsafe { self.line(Line { at, i, j, count: 1, down: false }, _mm512_set1_ps(sum)) };
     }
 
-    /// The first `count` sums of a register to neighbours.
+    /// Sums to neighbours.
     ///
     /// # Safety
     /// As for [`Sink::put`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn line(&self, at: *mut U, sums: __m512, count: usize) {
+    unsafe fn line(&self, line: Line<U>, sums: __m512) {
+        let (at, mask) = (line.at, mask16(line.count));
         let mut values = _mm512_mul_ps(_mm512_set1_ps(self.alpha), sums);
         // SAFETY: by the contract.
         unsafe {
             if self.beta != 0.0 {
-                values = _mm512_fmadd_ps(_mm512_set1_ps(self.beta), U::load(at, mask16(count)), values);
+                values = _mm512_fmadd_ps(_mm512_set1_ps(self.beta), U::load(at, mask), values);
             }
-            if self.streams && count == ROWS {
+            if !self.epilogue.is_none() {
+                let sums = std::mem::transmute::<__m512, [f32; LANES]>(values);
+                let results = self.epilogue.of(sums, |part| line.part(part));
+                values = std::mem::transmute::<[f32; LANES], __m512>(results);
+            }
+            if self.streams && line.count == ROWS {
                 _mm512_stream_ps(at.cast(), values);
             } else {
-                U::store(at, mask16(count), values);
+                U::store(at, mask, values);
+            }
+        }
+    }
+}
+
+/// Neighbours of the result: the first, `count` of them, in a row or down a column.
+struct Line<U> {
+    at: *mut U,
+    i: usize,
+    j: usize,
+    count: usize,
+    down: bool,
+}
+
+impl<U: Output> Line<U> {
+    /// What of a part of the epilogue belongs to them; lanes that nobody takes are 0.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`]; the part has the result's extents.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn part(&self, part: &Mat<'_, U>) -> [f32; LANES] {
+        let step = if self.down { part.row } else { part.col };
+        let at = part.at(self.i, self.j);
+        // SAFETY: by the contract.
+        unsafe {
+            match step {
+                1 => std::mem::transmute::<__m512, [f32; LANES]>(U::load(at, mask16(self.count))),
+                0 => [(*at).widen(); LANES],
+                _ => std::array::from_fn(|lane| match lane < self.count {
+                    true => (*at.wrapping_offset(lane as isize * step)).widen(),
+                    false => 0.0,
+                }),
             }
         }
     }

@@ -1,18 +1,18 @@
 //! Products of bf16 where there are no tiles: operands become f32, and the result is rounded in the end.
 
 use super::{MixedJob, Right};
+use crate::epilogue::Finish;
 use crate::gemm::{Job, Tiles, gemm_with};
 use crate::matrix::{Mat, MatMut};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
-use crate::simd::Number;
 use half::bf16;
 
 /// Multiplies on up to `threads` threads of `pool`, with the f32 tiles of `S`.
 ///
 /// # Panics
 /// If the extents do not belong together, or the instruction set is not there.
-pub fn gemm_widened<S: Tiles<T = f32>, U: Number>(
+pub fn gemm_widened<S: Tiles<T = f32>, U: Finish<Sum = f32>>(
     job: MixedJob<'_, U>,
     pool: &Pool,
     threads: usize,
@@ -20,7 +20,7 @@ pub fn gemm_widened<S: Tiles<T = f32>, U: Number>(
 ) {
     let (m, n, k) = job.extents();
     if k == 0 || job.alpha == 0.0 {
-        return job.scale();
+        return job.write(|_, _| 0.0);
     }
     let a = widened(m, k, |i, s| job.a.at(i, s));
     // As weights lie, steps of k side by side.
@@ -42,17 +42,7 @@ pub fn gemm_widened<S: Tiles<T = f32>, U: Number>(
         threads,
         scratch,
     );
-    for i in 0..m {
-        for j in 0..n {
-            let at = job.c.ptr.wrapping_offset(i as isize * job.c.row + j as isize * job.c.col);
-            let value = job.alpha * sums[i * n + j];
-            // SAFETY: inside C, which the job has to itself; it is read only where beta is not 0.
-            unsafe {
-                let value = if job.beta == 0.0 { value } else { job.beta.mul_add((*at).to_f64() as f32, value) };
-                *at = U::from_f64(f64::from(value));
-            }
-        }
-    }
+    job.write(|i, j| job.alpha * sums[i * n + j]);
 }
 
 /// All elements as f32, row by row.

@@ -2,7 +2,7 @@
 
 use super::find;
 use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
-use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
+use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
 use gemwright_cpu::half::bf16;
@@ -184,6 +184,7 @@ impl Cblas {
             prepacks: if packed.is_some() { &[DType::F32, DType::Bf16] } else { &[] },
             determinism: Determinism::Unknown,
             denormals: true,
+            fusion: Fusion::None,
         };
         Ok(Cblas {
             inner: Arc::new(Inner {

@@ -2,7 +2,7 @@
 
 use super::find;
 use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError, address};
-use crate::contract::{Contract, Determinism, Refusal, Strides, blas_order};
+use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
 use libloading::Library;
@@ -67,6 +67,7 @@ impl OneDnn {
             prepacks: &[],
             determinism: Determinism::Unknown,
             denormals: true,
+            fusion: Fusion::None,
         };
         let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, _library: library };
         Ok(OneDnn { inner: Arc::new(inner), contract })
