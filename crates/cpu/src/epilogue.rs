@@ -98,27 +98,14 @@ impl<'a, U: Finish> Epilogue<'a, U> {
         }
     }
 
-    /// Sums to results; `load` gives the elements of a part that belong to them.
+    /// Sums to results, with the elements of its parts that belong to them.
     #[inline(always)]
-    pub(crate) fn of(
-        &self,
-        mut sums: [U::Sum; LANES],
-        load: impl Fn(&Mat<'a, U>) -> [U::Sum; LANES],
-    ) -> [U::Sum; LANES] {
-        if let Some(scale) = &self.scale {
-            sums = each(sums, load(scale), |x, y| x * y);
-        }
-        if let Some(bias) = &self.bias {
-            sums = each(sums, load(bias), |x, y| x + y);
-        }
-        sums = U::Sum::activated(self.activation, sums);
-        if let Some(times) = &self.times {
-            sums = each(sums, load(times), |x, y| x * y);
-        }
-        if let Some(residual) = &self.residual {
-            sums = each(sums, load(residual), |x, y| x + y);
-        }
-        sums
+    pub(crate) fn of(&self, sums: &mut [U::Sum; LANES], beside: &Beside<U::Sum>) {
+        each(sums, &beside.scale, |x, y| x * y);
+        each(sums, &beside.bias, |x, y| x + y);
+        U::Sum::activate(self.activation, sums);
+        each(sums, &beside.times, |x, y| x * y);
+        each(sums, &beside.residual, |x, y| x + y);
     }
 
     /// Up to [`LANES`] sums of row i, from column j on, to results.
@@ -126,9 +113,35 @@ impl<'a, U: Finish> Epilogue<'a, U> {
     /// # Safety
     /// Row i has `count` columns from j on.
     #[inline(always)]
-    pub(crate) unsafe fn row(&self, sums: [U::Sum; LANES], (i, j): (usize, usize), count: usize) -> [U::Sum; LANES] {
+    pub(crate) unsafe fn row(&self, sums: &mut [U::Sum; LANES], (i, j): (usize, usize), count: usize) {
         // SAFETY: by the contract, parts have the extents of the result.
-        self.of(sums, |part| unsafe { lanes(part, (i, j), count) })
+        let beside = |part: &Option<Mat<'a, U>>| part.as_ref().map(|part| unsafe { lanes(part, (i, j), count) });
+        self.of(
+            sums,
+            &Beside {
+                scale: beside(&self.scale),
+                bias: beside(&self.bias),
+                times: beside(&self.times),
+                residual: beside(&self.residual),
+            },
+        );
+    }
+}
+
+/// What parts of an epilogue have for some sums.
+pub(crate) struct Beside<R> {
+    pub scale: Option<[R; LANES]>,
+    pub bias: Option<[R; LANES]>,
+    pub times: Option<[R; LANES]>,
+    pub residual: Option<[R; LANES]>,
+}
+
+#[inline(always)]
+fn each<R: Real>(x: &mut [R; LANES], y: &Option<[R; LANES]>, f: impl Fn(R, R) -> R) {
+    if let Some(y) = y {
+        for lane in 0..LANES {
+            x[lane] = f(x[lane], y[lane]);
+        }
     }
 }
 
@@ -141,18 +154,15 @@ unsafe fn lanes<U: Finish>(part: &Mat<'_, U>, (i, j): (usize, usize), count: usi
     let at = part.at(i, j);
     // SAFETY: by the contract.
     unsafe {
+        let mut found = [(*at).widen(); LANES];
         match (part.col, count) {
+            (0, _) => {}
             // What is known to be neighbours becomes one load.
-            (1, LANES) => std::array::from_fn(|lane| (*at.add(lane)).widen()),
-            (0, _) => [(*at).widen(); LANES],
-            _ => std::array::from_fn(|lane| (*part.at(i, j + lane.min(count - 1))).widen()),
+            (1, LANES) => (0..LANES).for_each(|lane| found[lane] = (*at.add(lane)).widen()),
+            _ => (0..LANES).for_each(|lane| found[lane] = (*part.at(i, j + lane.min(count - 1))).widen()),
         }
+        found
     }
-}
-
-#[inline(always)]
-fn each<R: Real>(x: [R; LANES], y: [R; LANES], f: impl Fn(R, R) -> R) -> [R; LANES] {
-    std::array::from_fn(|lane| f(x[lane], y[lane]))
 }
 
 /// Rows that a thread takes at a time.
@@ -227,7 +237,8 @@ unsafe fn finish_row_here<U: Finish>(c: &Mat<'_, U>, epilogue: &Epilogue<'_, U>,
         let count = LANES.min(c.cols - j);
         // SAFETY: by the contract.
         unsafe {
-            let results = epilogue.row(lanes(c, (i, j), count), (i, j), count);
+            let mut results = lanes(c, (i, j), count);
+            epilogue.row(&mut results, (i, j), count);
             for (lane, result) in results.into_iter().enumerate().take(count) {
                 *c.at(i, j + lane).cast_mut() = U::narrow(result);
             }

@@ -2,9 +2,12 @@
 //! the machine's limits in the same rotation.
 
 use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Region};
+use crate::contract::Fusion;
+use crate::epilogue::Parts;
 use crate::judge::{Random, judge};
 use crate::limit::Limit;
 use crate::problem::{Layout, Problem};
+use crate::split::Split;
 use crate::worker::Worker;
 use gemwright_core::{DType, Product};
 use gemwright_cpu::half::bf16;
@@ -104,6 +107,7 @@ struct Set<T, U> {
     a: Lined<T>,
     b: Lined<T>,
     out: Lined<U>,
+    parts: Parts<Lined<U>>,
 }
 
 /// Numbers that begin on a line of the cache, as frameworks lay tensors out: candidates whose threads write side by side
@@ -148,6 +152,9 @@ pub fn measure(
     }
 }
 
+/// Numbers that are drawn; a prime, so that no row begins as another does.
+const DRAWN: usize = 1_000_003;
+
 /// Rows up to which weights count as read from memory, not from a cache.
 const DECODE_ROWS: u64 = 64;
 
@@ -170,16 +177,30 @@ fn measure_as<T: Number, U: Number>(
     let bytes = b.0 * size_of::<T>();
     let beyond = Caches::of_this_machine().l3 + (Caches::of_this_machine().l3 >> 2);
     let sets = if cold { beyond.div_ceil(bytes).clamp(2, 64) } else { 1 };
-    let mut random = Random::new(1);
-    let mut set = || {
-        let mut fill = |n: usize| Lined::new(n, || T::from_f64(random.number()));
-        Set { a: fill(a.0), b: fill(b.0), out: Lined::new(out.0, || U::from_f64(0.0)) }
+    let parts = problem.epilogue.parts.map(|part| part.map(|part| span(&part, p.m, p.n)));
+    // Drawing a number takes longer than reading it: a while of them, over and over.
+    let (mut random, mut drawn) = (Random::new(1), 0);
+    let numbers: Vec<f64> = (0..DRAWN).map(|_| random.number()).collect();
+    let mut number = || {
+        drawn = if drawn + 1 < DRAWN { drawn + 1 } else { 0 };
+        numbers[drawn]
+    };
+    let mut set = || Set {
+        a: Lined::new(a.0, || T::from_f64(number())),
+        b: Lined::new(b.0, || T::from_f64(number())),
+        out: Lined::new(out.0, || U::from_f64(0.0)),
+        parts: parts.map(|part| part.map(|part| Lined::new(part.0, || U::from_f64(number())))),
     };
     let mut sets: Vec<Set<T, U>> = (0..sets).map(|_| set()).collect();
 
     let mut left_out = Vec::new();
     let mut plans: Vec<(Vec<Box<dyn Plan>>, Times)> = Vec::new();
-    for candidate in candidates {
+    // Who has no epilogues is offered again with the epilogue split off.
+    let needs_split =
+        |candidate: &dyn Candidate| !problem.epilogue.is_none() && candidate.contract().fusion == Fusion::None;
+    let split: Vec<Option<Split<'_>>> = candidates.iter().map(|c| needs_split(&**c).then(|| Split::of(&**c))).collect();
+    for (candidate, split) in candidates.iter().zip(&split) {
+        let candidate: &dyn Candidate = split.as_ref().map_or(&**candidate, |split| split);
         candidate.set_threads(method.threads);
         let prepared: Result<Vec<Box<dyn Plan>>, _> = match problem.prepacked {
             // Every set of weights is laid out, so that rotated ones stay cold.
@@ -198,7 +219,7 @@ fn measure_as<T: Number, U: Number>(
                 // The same layouts at a size the judge can afford.
                 let product = Product { m: p.m.min(40), n: p.n.min(50), k: p.k.min(300), ..p };
                 let small = Problem { product, ..*problem };
-                let verdict = judge(&**candidate, &queue, &[small], 5);
+                let verdict = judge(candidate, &queue, &[small], 5);
                 match verdict.failures.into_iter().next() {
                     Some(why) => left_out.push((candidate.name().to_string(), why)),
                     None => plans.push((
@@ -232,7 +253,10 @@ fn measure_as<T: Number, U: Number>(
         let at = turn % sets.len();
         let plan = &plans[at % plans.len()];
         let set = &mut sets[at];
-        let operands = Operands::new(set.a.read(a.1), set.b.read(b.1), set.out.write(out.1));
+        let mut operands = Operands::new(set.a.read(a.1), set.b.read(b.1), set.out.write(out.1));
+        for ((operand, memory), part) in operands.parts.iter_mut().zip(&set.parts).zip(&parts) {
+            *operand = memory.as_ref().zip(*part).map(|(memory, part)| memory.read(part.1));
+        }
         // SAFETY: 1 `span` made room for every element. 2 the vectors are this function's own and apart.
         let _ = unsafe { plan.run(&queue, &operands, Region::NONE) };
     };

@@ -64,6 +64,7 @@ impl Worker {
         let request = json!({
             "do": "prepare", "dtype": dtype, "extents": [p.batch, p.m, p.n, p.k], "a": steps(&problem.a),
             "b": steps(&problem.b), "sets": sets, "prepacked": problem.prepacked, "threads": threads,
+            "epilogue": problem.epilogue.names(),
         });
         self.ask(&request).map(|_| ())
     }

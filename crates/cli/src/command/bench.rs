@@ -11,7 +11,7 @@ use gemwright_core::{Cell, DType, Table, Workload};
 use gemwright_cpu::Kernel;
 use gemwright_engine::bench::{Measured, Method, Times, measure};
 use gemwright_engine::vendor::Absent;
-use gemwright_engine::{Candidate, PYTORCH, Problem, SPINS, Worker, candidates};
+use gemwright_engine::{Candidate, Epilogue, PYTORCH, Problem, SPINS, Worker, candidates};
 use gemwright_report as report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ Examples:
   gemwright bench llama-2-7b --phase decode --threads 1  the products of a model
   gemwright bench shapes.csv --against mkl,openblas --record benches/today
   gemwright bench 2048 2048 2048 --dtype f64 --kernel avx2-f64
+  gemwright bench 256 11008 4096 --dtype bf16 --out-dtype bf16 --epilogue silu,times
 
 Candidates take turns call by call in one process, on random numbers, after the judge has passed each; weights of
 products with few rows are rotated past the last cache; the machine's limit loops run in the same rotation. The ratio
@@ -54,6 +55,9 @@ pub struct Args {
     /// Weights laid out beforehand, by who can
     #[arg(long)]
     prepacked: bool,
+    /// What follows the product: scale, bias, relu, gelu, gelu-tanh, silu, times (a matrix), residual; fused by who can
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    epilogue: Vec<String>,
     /// Turns of every candidate
     #[arg(long, default_value_t = 20, value_name = "N")]
     rounds: usize,
@@ -101,6 +105,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut asked = problems(args, dtype)?;
     for asked in &mut asked {
         (asked.problem.prepacked, asked.problem.out_dtype) = (args.prepacked, out_dtype);
+        let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
+        asked.problem.epilogue =
+            Epilogue::named(names, (p.m, p.n)).map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
+        for name in asked.problem.epilogue.names() {
+            asked.name += &format!(" {name}");
+        }
     }
     let (candidates, mut workers) = chosen(args, dtype, threads)?;
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
@@ -333,7 +343,8 @@ fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], me
             let p = asked.problem.product;
             json!({
                 "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n, "k": p.k,
-                "dtype": asked.problem.dtype.name(), "out_dtype": asked.problem.out_dtype.name(), "count": asked.count, "cold": m.cold, "seconds": times(&m.times),
+                "dtype": asked.problem.dtype.name(), "out_dtype": asked.problem.out_dtype.name(),
+                "epilogue": asked.problem.epilogue.names(), "count": asked.count, "cold": m.cold, "seconds": times(&m.times),
                 "limits": times(&m.limits), "left_out": m.left_out, "ratio": m.ratio(),
             })
         })

@@ -56,7 +56,8 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     }
     let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
     let (a, c) = (job.a, &job.c);
-    let (alpha, beta, epilogue) = (job.alpha, job.beta, job.epilogue);
+    let (alpha, beta) = (job.alpha, job.beta);
+    let epilogue = (!job.epilogue.is_none()).then_some(job.epilogue);
     let sink = Sink { ptr: c.ptr, row: c.row, col: c.col, rows: m, cols: n, alpha, beta, streams: false, epilogue };
     let b = match job.b {
         Right::Packed(packed) => {

@@ -17,7 +17,7 @@ use crate::matrix::Mat;
 use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
 use half::bf16;
-use std::arch::x86_64::_mm_sfence;
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch, _mm_sfence};
 
 /// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
 /// block loads and stores the sums anew.
@@ -26,9 +26,13 @@ const STEPS: usize = 8;
 const PAIR: usize = 2 * TILE;
 /// Sums of a piece, 32 by 32.
 const PIECE: usize = PANEL * PANEL;
-/// Pairs of column tiles in a block at most, and panels of rows where there are so many.
+/// Pairs of column tiles in a block at most, more where every block turns its rows anew, and panels of rows where there
+/// are so many.
 const MOST_PAIRS: usize = 20;
+const MOST_PAIRS_OF_TURNED: usize = 32;
 const MOST_PANELS: usize = 8;
+/// Pairs up to which rows come from memory faster than they are used, and are asked for ahead.
+const FEW_PAIRS: usize = 8;
 /// Bytes of a result from which on it would only push other things out of the caches.
 const LARGE: usize = 1 << 20;
 
@@ -47,10 +51,12 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(rows: usize, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
+    fn new(rows: &Rows<'_>, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
         let (q, k) = columns.extents();
-        let (all_panels, all_pairs) = (rows.div_ceil(PANEL), q.div_ceil(PANEL));
-        let pairs = all_pairs.div_ceil(all_pairs.div_ceil(MOST_PAIRS));
+        let (all_panels, all_pairs) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL));
+        let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
+        let most_pairs = if turned { MOST_PAIRS_OF_TURNED } else { MOST_PAIRS };
+        let pairs = all_pairs.div_ceil(all_pairs.div_ceil(most_pairs));
         // While all columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
         let near = q * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
         let panels = if near { 1 } else { MOST_PANELS };
@@ -112,7 +118,7 @@ pub fn blocked<U: Output>(
     threads: usize,
     scratch: &mut Scratch,
 ) {
-    let blocks = Blocks::new(rows.count(), &columns, threads);
+    let blocks = Blocks::new(&rows, &columns, threads);
     let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
     let block_sums = blocks.panels * blocks.pairs * PIECE * size_of::<f32>();
     let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
@@ -195,6 +201,8 @@ unsafe fn multiply<U: Output>(
             // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
             unsafe {
                 let source = Source::of(&shared.rows, first_panel + panel, k * blocks.steps, steps, own.panel);
+                let (next_panel, next_k) = if panel + 1 < panels { (panel + 1, k) } else { (0, k + 1) };
+                let next = Next::of(shared, first_panel + next_panel, next_k * blocks.steps);
                 for pair in 0..pairs {
                     let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
                     let sums = own.sums.add((panel * pairs + pair) * PIECE);
@@ -203,8 +211,12 @@ unsafe fn multiply<U: Output>(
                     } else {
                         tile::load(sums);
                     }
+                    if k + 1 == blocks.all_k {
+                        shared.sink.ask((first_panel + panel) * PANEL, (first_pair + pair) * PANEL, PANEL);
+                    }
                     for step in 0..steps {
                         let columns = columns.add(step * PAIR);
+                        next.ask(pair * steps + step, pairs * steps);
                         match source.lying {
                             Some((rows, apart, whole)) if !keeps && step < whole => {
                                 tile::step((rows.add(step * 64), apart), columns);
@@ -275,5 +287,44 @@ unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, from: usize, to: u
         let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
         // SAFETY: by the contract.
         unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
+    }
+}
+
+/// The panel of rows that comes next, asked for while another is in use.
+struct Next {
+    at: *const u8,
+    /// Bytes from row to row.
+    apart: isize,
+    /// Lines of a row, none where nothing is asked for.
+    lines: usize,
+}
+
+impl Next {
+    /// From a step on; where that is past the end nothing is asked for.
+    fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize) -> Next {
+        let Blocks { steps, pairs, .. } = shared.blocks;
+        let there = pairs <= FEW_PAIRS && (first + steps) * STEP <= shared.columns.cols;
+        let (at, apart, there) = match &shared.rows {
+            // The same lines in another order.
+            Rows::Packed(packed) => (packed.tiles(panel, first), (steps * 64) as isize, there),
+            Rows::Plain(lines) => {
+                let readable = along(lines) && (panel + 1) * PANEL <= lines.rows;
+                let apart = lines.row * size_of::<bf16>() as isize;
+                (lines.at(panel * PANEL, first * STEP).cast(), apart, there && readable)
+            }
+        };
+        Next { at, apart, lines: if there { steps } else { 0 } }
+    }
+
+    /// Part `part` of `parts` of its lines, to the second-level cache.
+    #[inline(always)]
+    fn ask(&self, part: usize, parts: usize) {
+        let all = self.lines * PANEL;
+        for line in part * all / parts..(part + 1) * all / parts {
+            let (row, line) = (line / self.lines, line % self.lines);
+            let at = self.at.wrapping_offset(row as isize * self.apart).wrapping_add(line * 64);
+            // SAFETY: what is asked for need not be there.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
+        }
     }
 }

@@ -95,7 +95,8 @@ impl<U: Finish<Sum = f32>> MixedJob<'_, U> {
                 let one = |lane: usize| if lane < count { sum(i, j + lane) + old(i, j + lane) } else { 0.0 };
                 // SAFETY: inside C, and inside whatever has its extents.
                 unsafe {
-                    let results = self.epilogue.row(std::array::from_fn(one), (i, j), count);
+                    let mut results = std::array::from_fn(one);
+                    self.epilogue.row(&mut results, (i, j), count);
                     for (lane, result) in results.into_iter().enumerate().take(count) {
                         *c(i, j + lane) = U::narrow(result);
                     }

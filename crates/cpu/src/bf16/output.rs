@@ -1,8 +1,8 @@
 //! Sums in f32 on their way to a result of either type.
 
 use super::tile::ROWS;
-use super::words::{mask16, turned};
-use crate::epilogue::{Epilogue, Finish, LANES};
+use super::words::{mask16, turned_from};
+use crate::epilogue::{Beside, Epilogue, Finish, LANES};
 use crate::matrix::Mat;
 use half::bf16;
 use std::arch::x86_64::*;
@@ -77,8 +77,8 @@ pub struct Sink<'a, U> {
     pub beta: f32,
     /// Whole lines are written past the caches; whoever does so fences in the end.
     pub streams: bool,
-    /// Of its own extents: transposed with it.
-    pub epilogue: Epilogue<'a, U>,
+    /// Of its own extents: transposed with it; none where the sums are the result.
+    pub epilogue: Option<Epilogue<'a, U>>,
 }
 // SAFETY: a plain address; whoever writes through it argues that elements are its own.
 unsafe impl<U> Send for Sink<'_, U> {}
@@ -88,7 +88,7 @@ unsafe impl<U> Sync for Sink<'_, U> {}
 impl<'a, U: Output> Sink<'a, U> {
     /// The same, transposed.
     pub fn transposed(self) -> Sink<'a, U> {
-        let epilogue = self.epilogue.transposed();
+        let epilogue = self.epilogue.map(Epilogue::transposed);
         Sink { row: self.col, col: self.row, rows: self.cols, cols: self.rows, epilogue, ..self }
     }
 
@@ -122,11 +122,7 @@ impl<'a, U: Output> Sink<'a, U> {
                     self.line(at, _mm512_load_ps(tile.add(r * ROWS)));
                 }
             } else if self.row == 1 || self.rows == 1 {
-                let mut words = [_mm512_setzero_si512(); 16];
-                for (r, word) in words.iter_mut().enumerate() {
-                    *word = _mm512_castps_si512(_mm512_load_ps(tile.add(r * ROWS)));
-                }
-                for (c, word) in turned(words).into_iter().enumerate().take(cols) {
+                for (c, word) in turned_from(tile.cast(), 64).into_iter().enumerate().take(cols) {
                     let at =
                         Line { at: at.wrapping_offset(c as isize * self.col), i, j: j + c, count: rows, down: true };
                     self.line(at, _mm512_castsi512_ps(word));
@@ -136,6 +132,22 @@ impl<'a, U: Output> Sink<'a, U> {
                     for c in 0..cols {
                         self.one(*tile.add(r * ROWS + c), i + r, j + c);
                     }
+                }
+            }
+        }
+    }
+
+    /// Asks for what the epilogue will read for `side` rows and columns from row i, column j on.
+    #[inline]
+    pub fn ask(&self, i: usize, j: usize, side: usize) {
+        let Some(epilogue) = &self.epilogue else { return };
+        for part in [&epilogue.times, &epilogue.residual].into_iter().flatten() {
+            // Neighbours share lines.
+            let (rows, cols) = if part.col == 1 { (side, 1) } else { (1, side) };
+            for r in 0..rows {
+                for c in 0..cols {
+                    // SAFETY: what is asked for need not be there.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(part.at(i + r, j + c).cast()) };
                 }
             }
         }
@@ -167,10 +179,8 @@ impl<'a, U: Output> Sink<'a, U> {
             if self.beta != 0.0 {
                 values = _mm512_fmadd_ps(_mm512_set1_ps(self.beta), U::load(at, mask), values);
             }
-            if !self.epilogue.is_none() {
-                let sums = std::mem::transmute::<__m512, [f32; LANES]>(values);
-                let results = self.epilogue.of(sums, |part| line.part(part));
-                values = std::mem::transmute::<[f32; LANES], __m512>(results);
+            if let Some(epilogue) = &self.epilogue {
+                values = line.finished(epilogue, values);
             }
             if self.streams && line.count == ROWS {
                 _mm512_stream_ps(at.cast(), values);
@@ -191,25 +201,51 @@ struct Line<U> {
 }
 
 impl<U: Output> Line<U> {
+    /// What an epilogue makes of their sums.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`]; the epilogue has the result's extents.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn finished(&self, epilogue: &Epilogue<'_, U>, sums: __m512) -> __m512 {
+        // SAFETY: by the contract; the arrays are registers.
+        unsafe {
+            let beside = Beside {
+                scale: self.part(&epilogue.scale),
+                bias: self.part(&epilogue.bias),
+                times: self.part(&epilogue.times),
+                residual: self.part(&epilogue.residual),
+            };
+            let mut results = std::mem::transmute::<__m512, [f32; LANES]>(sums);
+            epilogue.of(&mut results, &beside);
+            std::mem::transmute::<[f32; LANES], __m512>(results)
+        }
+    }
+
     /// What of a part of the epilogue belongs to them; lanes that nobody takes are 0.
     ///
     /// # Safety
-    /// As for [`Sink::put`]; the part has the result's extents.
+    /// As for [`Line::finished`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn part(&self, part: &Mat<'_, U>) -> [f32; LANES] {
+    unsafe fn part(&self, part: &Option<Mat<'_, U>>) -> Option<[f32; LANES]> {
+        let part = part.as_ref()?;
         let step = if self.down { part.row } else { part.col };
         let at = part.at(self.i, self.j);
         // SAFETY: by the contract.
         unsafe {
-            match step {
-                1 => std::mem::transmute::<__m512, [f32; LANES]>(U::load(at, mask16(self.count))),
-                0 => [(*at).widen(); LANES],
-                _ => std::array::from_fn(|lane| match lane < self.count {
-                    true => (*at.wrapping_offset(lane as isize * step)).widen(),
-                    false => 0.0,
-                }),
-            }
+            let lanes = match step {
+                1 => U::load(at, mask16(self.count)),
+                0 => _mm512_set1_ps((*at).widen()),
+                _ => {
+                    let mut lanes = [0f32; LANES];
+                    for (lane, to) in lanes.iter_mut().enumerate().take(self.count) {
+                        *to = (*at.wrapping_offset(lane as isize * step)).widen();
+                    }
+                    return Some(lanes);
+                }
+            };
+            Some(std::mem::transmute::<__m512, [f32; LANES]>(lanes))
         }
     }
 }
