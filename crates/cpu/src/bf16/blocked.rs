@@ -295,6 +295,7 @@ struct Next {
     at: *const u8,
     /// Bytes from row to row.
     apart: isize,
+    rows: usize,
     /// Lines of a row, none where nothing is asked for.
     lines: usize,
 }
@@ -303,23 +304,32 @@ impl Next {
     /// From a step on; where that is past the end nothing is asked for.
     fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize) -> Next {
         let Blocks { steps, pairs, .. } = shared.blocks;
-        let there = pairs <= FEW_PAIRS && (first + steps) * STEP <= shared.columns.cols;
-        let (at, apart, there) = match &shared.rows {
+        let there = (first + steps) * STEP <= shared.columns.cols;
+        let (few, size) = (pairs <= FEW_PAIRS, size_of::<bf16>() as isize);
+        match &shared.rows {
             // The same lines in another order.
-            Rows::Packed(packed) => (packed.tiles(panel, first), (steps * 64) as isize, there),
-            Rows::Plain(lines) => {
-                let readable = along(lines) && (panel + 1) * PANEL <= lines.rows;
-                let apart = lines.row * size_of::<bf16>() as isize;
-                (lines.at(panel * PANEL, first * STEP).cast(), apart, there && readable)
+            Rows::Packed(packed) => {
+                let lines = if there && few { steps } else { 0 };
+                Next { at: packed.tiles(panel, first), apart: (steps * 64) as isize, rows: PANEL, lines }
             }
-        };
-        Next { at, apart, lines: if there { steps } else { 0 } }
+            Rows::Plain(rows) => {
+                let (i, at) = (panel * PANEL, rows.at(panel * PANEL, first * STEP).cast());
+                let there = there && i + PANEL <= rows.rows;
+                match along(rows) {
+                    true => {
+                        Next { at, apart: rows.row * size, rows: PANEL, lines: if there && few { steps } else { 0 } }
+                    }
+                    // What is turned lies step by step, where nothing else foresees what comes.
+                    false => Next { at, apart: rows.col * size, rows: steps * STEP, lines: usize::from(there) },
+                }
+            }
+        }
     }
 
     /// Part `part` of `parts` of its lines, to the second-level cache.
     #[inline(always)]
     fn ask(&self, part: usize, parts: usize) {
-        let all = self.lines * PANEL;
+        let all = self.lines * self.rows;
         for line in part * all / parts..(part + 1) * all / parts {
             let (row, line) = (line / self.lines, line % self.lines);
             let at = self.at.wrapping_offset(row as isize * self.apart).wrapping_add(line * 64);

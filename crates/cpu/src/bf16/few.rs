@@ -6,7 +6,7 @@ use super::amx::Rows;
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{self, ROWS, TILE};
-use super::words::{along, columns_tile, rows_tile};
+use super::words::{along, columns_tile, rows_tile, rows_tiles_turned};
 use crate::matrix::Mat;
 use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
@@ -98,6 +98,9 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
 pub unsafe fn panel_tiles(lines: &Mat<'_, bf16>, i: usize, step: usize, to: *mut u8) {
     // SAFETY: by the contract; rows that are not there leave what was there, and sums that nobody takes.
     unsafe {
+        if lines.row == 1 && !along(lines) && lines.rows - i >= PANEL && lines.cols - step * STEP >= STEP {
+            return rows_tiles_turned(lines, i, step * STEP, to);
+        }
         rows_tile(lines, i, step * STEP, to);
         if i + ROWS < lines.rows {
             rows_tile(lines, i + ROWS, step * STEP, to.add(TILE));

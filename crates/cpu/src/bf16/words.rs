@@ -1,7 +1,7 @@
 //! Tiles made of a matrix: words of two steps of k, sixteen to a register, turned in registers where they lie the
 //! other way round.
 
-use super::tile::ROWS;
+use super::tile::{ROWS, TILE};
 use crate::matrix::Mat;
 use half::bf16;
 use std::arch::x86_64::*;
@@ -32,10 +32,40 @@ pub unsafe fn rows_tile(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) 
     unsafe {
         let words = match along(lines) {
             true => by_lines(lines, i, k),
-            false if lines.row == 1 => turned(by_pairs(lines, i, k)),
+            false if lines.row == 1 => {
+                put(by_pairs(lines, i, k), to);
+                turned_from(to, 64)
+            }
             false => gathered(lines, i, k),
         };
         put(words, to);
+    }
+}
+
+/// Two tiles of rows at once, 32 whole lines that are neighbours, by 32 whole steps: every line of the cache is read once.
+///
+/// # Safety
+/// As for [`rows_tile`]; 2 KB are writable at `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub unsafe fn rows_tiles_turned(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) {
+    // Words of both steps for the first sixteen lines, and for the others.
+    let first = _mm512_set_epi32(
+        0x2f_000f, 0x2e_000e, 0x2d_000d, 0x2c_000c, 0x2b_000b, 0x2a_000a, 0x29_0009, 0x28_0008, 0x27_0007, 0x26_0006,
+        0x25_0005, 0x24_0004, 0x23_0003, 0x22_0002, 0x21_0001, 0x20_0000,
+    );
+    let others = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    // SAFETY: by the contract.
+    unsafe {
+        for pair in 0..16 {
+            let step = |s: usize| _mm512_loadu_si512(lines.at(i, k + 2 * pair + s).cast());
+            let (x, y) = (step(0), step(1));
+            let put = |half: usize, words: __m512i| _mm512_storeu_si512(to.add(half * TILE + pair * 64).cast(), words);
+            put(0, _mm512_permutex2var_epi16(x, first, y));
+            put(1, _mm512_permutex2var_epi16(x, others, y));
+        }
+        for half in 0..2 {
+            put(turned_from(to.add(half * TILE), 64), to.add(half * TILE));
+        }
     }
 }
 
