@@ -113,9 +113,12 @@ impl<'a, U: Output> Sink<'a, U> {
         }
         let (rows, cols) = ((self.rows - i).min(ROWS), (self.cols - j).min(ROWS));
         let at = self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col);
+        let plain = self.beta == 0.0 && self.epilogue.is_none() && (self.col == 1 || self.row == 1);
         // SAFETY: by the contract.
         unsafe {
-            if self.col == 1 || self.cols == 1 {
+            if plain && (rows, cols) == (ROWS, ROWS) {
+                self.whole(tile, at);
+            } else if self.col == 1 || self.cols == 1 {
                 for r in 0..rows {
                     let at =
                         Line { at: at.wrapping_offset(r as isize * self.row), i: i + r, j, count: cols, down: false };
@@ -132,6 +135,33 @@ impl<'a, U: Output> Sink<'a, U> {
                     for c in 0..cols {
                         self.one(*tile.add(r * ROWS + c), i + r, j + c);
                     }
+                }
+            }
+        }
+    }
+
+    /// A whole tile that nothing is added to, rows or columns of the result as neighbours.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn whole(&self, tile: *const f32, at: *mut U) {
+        let alpha = _mm512_set1_ps(self.alpha);
+        // SAFETY: by the contract.
+        let put = |at: *mut U, sums: __m512| unsafe {
+            let values = _mm512_mul_ps(alpha, sums);
+            if self.streams { _mm512_stream_ps(at.cast(), values) } else { U::store(at, !0, values) }
+        };
+        // SAFETY: by the contract.
+        unsafe {
+            if self.col == 1 {
+                for r in 0..ROWS {
+                    put(at.wrapping_offset(r as isize * self.row), _mm512_load_ps(tile.add(r * ROWS)));
+                }
+            } else {
+                for (c, word) in turned_from(tile.cast(), 64).into_iter().enumerate() {
+                    put(at.wrapping_offset(c as isize * self.col), _mm512_castsi512_ps(word));
                 }
             }
         }
