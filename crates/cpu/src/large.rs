@@ -8,7 +8,7 @@ use crate::gemm::Tiles;
 use crate::matrix::Mat;
 use crate::micro::Ahead;
 use crate::pack::pack_columns;
-use crate::pool::{Pool, Rounds, pause};
+use crate::pool::{Groups, Pool, pause};
 use crate::scratch::{Scratch, Space};
 use crate::strip::{Left, Strips, against, lay, room};
 use crate::target::Target;
@@ -56,8 +56,7 @@ pub fn large<S: Tiles>(
     scratch.reserve((places + each * if kept.is_some() { bundles } else { threads }) * size_of::<S::T>());
     let space = Space::<S::T>::of(scratch);
     let members = threads / groups;
-    let rounds = |pieces: usize| (0..groups).map(|_| Rounds::new(pieces, members)).collect::<Vec<_>>();
-    let (packing, working) = (rounds(per_block), rounds(bundles));
+    let (packing, working) = (Groups::new(groups, per_block, members), Groups::new(groups, bundles, members));
     pool.run(threads, &|thread| {
         let (own, member) = (thread % groups, thread / groups);
         for turn in 0..all {
@@ -72,23 +71,23 @@ pub fn large<S: Tiles>(
                 let packed = match source {
                     Source::Packed(packed) => packed.block(k0, j0.min(n)),
                     Source::Plain(b) => {
-                        while let Some(panel) = packing[group].claim(member, turn) {
+                        while let Some(panel) = packing.of(group).claim(member, turn) {
                             // SAFETY: 1 whoever calls has asked for the instruction set. 2 the panel's place in the buffer is
                             // this thread's alone.
                             unsafe { part.pack::<S>(b, panel, to) };
-                            packing[group].finish();
+                            packing.of(group).finish();
                         }
-                        packing[group].wait(turn + 1);
+                        packing.of(group).wait(turn + 1);
                         to.cast_const()
                     }
                 };
                 // The same rows of C are added to in the order of k.
-                working[group].wait(turn);
+                working.of(group).wait(turn);
                 if turn % turns == 0 {
                     // Strips of the block of k before are in nobody's hands.
-                    working.iter().for_each(|group| group.wait(turn));
+                    working.all().for_each(|group| group.wait(turn));
                 }
-                while let Some(piece) = working[group].claim(member, turn) {
+                while let Some(piece) = working.of(group).claim(member, turn) {
                     // Groups begin with different strips: what one lays out the others find.
                     let this = (piece + group * bundles / groups) % bundles;
                     let some = this * bundle..strips.count.min((this + 1) * bundle);
@@ -107,7 +106,7 @@ pub fn large<S: Tiles>(
                         let after = there.then(|| space.from(places + each * after).cast_const());
                         part.multiply::<S>(&a, (&strips, some), (laid, after), packed, &target);
                     }
-                    working[group].finish();
+                    working.of(group).finish();
                 }
             }
         }

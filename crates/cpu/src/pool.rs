@@ -252,6 +252,32 @@ impl Rounds {
     }
 }
 
+/// [`Rounds`] for each of several groups of threads; the first, which is often the only one, where the caller has it.
+pub struct Groups {
+    first: Rounds,
+    others: Vec<Rounds>,
+}
+
+impl Groups {
+    /// So many pieces for each group, of so many threads.
+    pub fn new(groups: usize, pieces: usize, members: usize) -> Groups {
+        Groups {
+            first: Rounds::new(pieces, members),
+            others: (1..groups).map(|_| Rounds::new(pieces, members)).collect(),
+        }
+    }
+
+    /// Of one group.
+    pub fn of(&self, group: usize) -> &Rounds {
+        if group == 0 { &self.first } else { &self.others[group - 1] }
+    }
+
+    /// Of all.
+    pub fn all(&self) -> impl Iterator<Item = &Rounds> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
 /// Waits for what another thread is about to do.
 pub fn pause(until: impl Fn() -> bool) {
     let mut turns = 0;

@@ -7,78 +7,26 @@
 //! written to their place between the products of the next piece.
 
 use super::amx::Rows;
+use super::blocks::{Blocks, Part};
 use super::few::panel_tiles;
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{self, ROWS, TILE};
 use super::words::{along, columns_tile};
-use crate::cache::Caches;
 use crate::matrix::Mat;
-use crate::pool::{Pool, Rounds};
+use crate::pool::{Groups, Pool};
 use crate::scratch::{Scratch, Space};
 use half::bf16;
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch, _mm_sfence};
 
-/// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
-/// block loads and stores the sums anew.
-const STEPS: usize = 8;
 /// Bytes of two tiles.
 const PAIR: usize = 2 * TILE;
 /// Sums of a piece, 32 by 32.
 const PIECE: usize = PANEL * PANEL;
-/// Pairs of column tiles in a block at most, more where every block turns its rows anew, and panels of rows where there
-/// are so many.
-const MOST_PAIRS: usize = 20;
-const MOST_PAIRS_OF_TURNED: usize = 32;
-const MOST_PANELS: usize = 8;
 /// Pairs up to which rows come from memory faster than they are used, and are asked for ahead.
 const FEW_PAIRS: usize = 8;
 /// Bytes of a result from which on it would only push other things out of the caches.
 const LARGE: usize = 1 << 20;
-
-/// How the result is cut.
-#[derive(Clone, Copy)]
-struct Blocks {
-    /// Panels and pairs of a block.
-    panels: usize,
-    pairs: usize,
-    /// Panels, pairs and blocks of k of it all.
-    all_panels: usize,
-    all_pairs: usize,
-    all_k: usize,
-    /// Steps of a block of k.
-    steps: usize,
-}
-
-impl Blocks {
-    fn new(rows: &Rows<'_>, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
-        let (q, k) = columns.extents();
-        let (all_panels, all_pairs) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL));
-        let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
-        let most_pairs = if turned { MOST_PAIRS_OF_TURNED } else { MOST_PAIRS };
-        let pairs = all_pairs.div_ceil(all_pairs.div_ceil(most_pairs));
-        // While all columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
-        let near = q * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
-        let panels = if near { 1 } else { MOST_PANELS };
-        // A single pair uses a panel once: for all of k then, so that sums stay in their tiles. Else equal blocks.
-        let all = k.div_ceil(STEP);
-        let steps = if all_pairs == 1 { all } else { all.div_ceil(((all + STEPS / 2) / STEPS).max(1)) };
-        let all_k = k.div_ceil(steps * STEP);
-        let mut blocks = Blocks { panels, pairs, all_panels, all_pairs, all_k, steps };
-        // Every thread has its share, and a slow one can be helped. The order of sums does not depend on it.
-        while blocks.count() < 4 * threads && blocks.panels > 1 {
-            blocks.panels = blocks.panels.div_ceil(2);
-        }
-        while blocks.count() < 4 * threads && blocks.pairs > 2 {
-            blocks.pairs = blocks.pairs.div_ceil(2);
-        }
-        blocks
-    }
-
-    fn count(&self) -> usize {
-        self.all_panels.div_ceil(self.panels) * self.all_pairs.div_ceil(self.pairs)
-    }
-}
 
 /// What the threads share.
 struct Shared<'a, U> {
@@ -120,30 +68,41 @@ pub fn blocked<U: Output>(
 ) {
     let blocks = Blocks::new(&rows, &columns, threads);
     let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
-    let block_sums = blocks.panels * blocks.pairs * PIECE * size_of::<f32>();
+    let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.pairs * PIECE * size_of::<f32>() } else { 0 };
     let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
     scratch.reserve(all_columns + threads * own);
     let laid = Space::<u8>::of(scratch);
     let large = sink.rows * sink.cols * size_of::<U>() > LARGE;
     let shared = Shared { rows, columns, sink: if large { sink.streaming() } else { sink }, blocks, laid };
-    let (laying, working) =
-        (Rounds::new(blocks.all_k * blocks.all_pairs, threads), Rounds::new(blocks.count(), threads));
+    let (groups, members) = (blocks.groups, threads.div_ceil(blocks.groups));
+    let items = if blocks.near_rows { 0 } else { blocks.all_k * blocks.group_pairs };
+    let laying = Groups::new(groups, items, members);
+    let working = Groups::new(groups, blocks.count_of_group(), members);
     pool.run(threads, &|thread| {
         // SAFETY: `gemm_amx` has asked for the instructions; pieces of the columns and blocks of the result are whose who
         // claimed them; nobody reads columns before all are laid out; `thread` < `threads`, so its part is its own.
         unsafe {
-            while let Some(item) = laying.claim(thread, 0) {
-                lay(&shared, item);
-                laying.finish();
-            }
-            laying.wait(1);
             let panel = shared.laid.from(all_columns + thread * own);
             let staged = panel.add(blocks.steps * PAIR).cast::<f32>();
             let own = Own { panel, staged, sums: staged.add(2 * PIECE) };
             tile::configure();
+            let (mine, member) = (thread % groups, thread / groups);
             let mut finished = None;
-            while let Some(block) = working.claim(thread, 0) {
-                finished = multiply(&shared, block, own, finished);
+            // Who has nothing left helps another group.
+            for group in (mine..groups).chain(0..mine) {
+                let (laying, working) = (laying.of(group), working.of(group));
+                while let Some(item) = laying.claim(member, 0) {
+                    lay(&shared, group, item);
+                    laying.finish();
+                }
+                laying.wait(1);
+                while let Some(block) = working.claim(member, 0) {
+                    if blocks.near_rows {
+                        let part = blocks.part(group, block);
+                        (part.first_pair..part.first_pair + part.pairs).for_each(|pair| lay(&shared, group, pair));
+                    }
+                    finished = multiply(&shared, (group, block), own, finished);
+                }
             }
             if let Some(piece) = finished {
                 write(&shared.sink, &piece, 0, 4);
@@ -157,20 +116,21 @@ pub fn blocked<U: Output>(
     });
 }
 
-/// Lays out the columns of a pair in a block of k.
+/// Lays out the columns of a group's pair in a block of k.
 ///
 /// # Safety
 /// AVX-512 F, BW and VL are there; the place is this thread's.
-unsafe fn lay<U>(shared: &Shared<'_, U>, item: usize) {
-    let (block, pair) = (item / shared.blocks.all_pairs, item % shared.blocks.all_pairs);
-    let ((q, k), all) = (shared.columns.extents(), shared.blocks.steps);
+unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
+    let (blocks, (q, k)) = (&shared.blocks, shared.columns.extents());
+    let (block, pair) = (item / blocks.group_pairs, group * blocks.group_pairs + item % blocks.group_pairs);
+    let (all, place) = (blocks.steps, block * blocks.all_pairs + pair);
     for step in 0..all.min(k.div_ceil(STEP) - block * all) {
         for half in 0..2 {
             let j = pair * PANEL + half * ROWS;
             // SAFETY: by the contract; columns that are not there leave what was there, for sums that nobody takes.
             unsafe {
                 if j < q {
-                    let to = shared.laid.from(item * all * PAIR + step * PAIR + half * TILE);
+                    let to = shared.laid.from(place * all * PAIR + step * PAIR + half * TILE);
                     columns_tile(&shared.columns, j, (block * all + step) * STEP, to);
                 }
             }
@@ -184,19 +144,16 @@ unsafe fn lay<U>(shared: &Shared<'_, U>, item: usize) {
 /// Tiles are configured, columns laid out; the block of the result and `own` are this thread's.
 unsafe fn multiply<U: Output>(
     shared: &Shared<'_, U>,
-    block: usize,
+    (group, block): (usize, usize),
     own: Own,
     mut finished: Option<Piece>,
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
-    let along_panels = blocks.all_panels.div_ceil(blocks.panels);
-    let (first_panel, first_pair) = (block % along_panels * blocks.panels, block / along_panels * blocks.pairs);
-    let panels = blocks.panels.min(blocks.all_panels - first_panel);
-    let pairs = blocks.pairs.min(blocks.all_pairs - first_pair);
+    let Part { first_panel, panels, first_pair, pairs } = blocks.part(group, block);
     let all_steps = shared.columns.cols.div_ceil(STEP);
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
-        let keeps = blocks.all_pairs > 1;
+        let keeps = blocks.group_pairs > 1 && !blocks.near_rows;
         for panel in 0..panels {
             // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
             unsafe {
@@ -304,7 +261,7 @@ impl Next {
     /// From a step on; where that is past the end nothing is asked for.
     fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize) -> Next {
         let Blocks { steps, pairs, .. } = shared.blocks;
-        let there = (first + steps) * STEP <= shared.columns.cols;
+        let there = !shared.blocks.near_rows && (first + steps) * STEP <= shared.columns.cols;
         let (few, size) = (pairs <= FEW_PAIRS, size_of::<bf16>() as isize);
         match &shared.rows {
             // The same lines in another order.
@@ -330,6 +287,9 @@ impl Next {
     #[inline(always)]
     fn ask(&self, part: usize, parts: usize) {
         let all = self.lines * self.rows;
+        if all == 0 {
+            return;
+        }
         for line in part * all / parts..(part + 1) * all / parts {
             let (row, line) = (line / self.lines, line % self.lines);
             let at = self.at.wrapping_offset(row as isize * self.apart).wrapping_add(line * 64);

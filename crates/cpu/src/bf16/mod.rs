@@ -6,13 +6,15 @@
 //! from size: the columns are the smaller ones. So a linear layer's weights are read straight from memory, and the
 //! result is computed transposed where that suits them.
 //!
-//! `words` makes tiles, `tile` has the instructions, `few` and `blocked` are the ways, `dot` that of a single row,
+//! `words` makes tiles, `tile` has the instructions, `few` and `blocked` (cut by `blocks`) are the ways, `dot` that of a single row,
 //! `output` brings sums to their place; `widened` is the way of machines without tiles, through f32.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod blocked;
+#[cfg(target_arch = "x86_64")]
+mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod dot;
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,138 @@
+//! How a product of more than 16 columns is cut: groups of threads have columns of their own, a group's part of the result
+//! is cut into blocks of panels of rows by pairs of column tiles, and k into blocks.
+
+use super::amx::Rows;
+use super::packed::{PANEL, STEP};
+use super::words::along;
+use crate::cache::Caches;
+use crate::matrix::Mat;
+use half::bf16;
+
+/// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
+/// block loads and stores the sums anew.
+const STEPS: usize = 8;
+/// Pairs of column tiles in a block at most, more where every block turns its rows anew, and panels of rows where there
+/// are so many.
+const MOST_PAIRS: usize = 20;
+const MOST_PAIRS_OF_TURNED: usize = 32;
+const MOST_PANELS: usize = 8;
+/// Elements of rows up to which they are in a cache anyway, and read where they lie by every pair; then so many steps of k
+/// are gone through at once.
+const NEAR_ROWS: usize = 1 << 17;
+const MOST_AT_ONCE: usize = 512;
+/// Pairs a group must have, or rows would be read too often for what is done with them.
+const LEAST_PAIRS: usize = 8;
+
+/// How it is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Blocks {
+    /// Panels and pairs of a block.
+    pub panels: usize,
+    pub pairs: usize,
+    /// Panels, pairs and blocks of k of it all.
+    pub all_panels: usize,
+    pub all_pairs: usize,
+    pub all_k: usize,
+    /// Steps of a block of k.
+    pub steps: usize,
+    /// Groups of threads, and the pairs of each; the last may have fewer.
+    pub groups: usize,
+    pub group_pairs: usize,
+    /// Rows are in a cache, and whoever takes a block lays its columns out: nobody else needs them.
+    pub near_rows: bool,
+}
+
+/// A block of the result.
+pub struct Part {
+    pub first_panel: usize,
+    pub panels: usize,
+    pub first_pair: usize,
+    pub pairs: usize,
+}
+
+impl Blocks {
+    /// The order of sums, `steps` and `all_k`, does not depend on `threads`.
+    pub fn new(rows: &Rows<'_>, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
+        let (q, k) = columns.extents();
+        let (all_panels, all_pairs, all) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL), k.div_ceil(STEP));
+        let near_rows = rows.count() * k <= NEAR_ROWS && k <= MOST_AT_ONCE;
+        // A single pair uses a panel once: for all of k then, so that sums stay in their tiles. Else equal blocks.
+        let at_once = near_rows || all_pairs == 1;
+        let steps = if at_once { all } else { all.div_ceil(((all + STEPS / 2) / STEPS).max(1)) };
+        let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
+        let group_pairs = all_pairs.div_ceil(groups);
+        let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
+        let most_pairs = if turned { MOST_PAIRS_OF_TURNED } else { MOST_PAIRS };
+        // While a group's columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
+        let near = group_pairs * PANEL * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
+        let mut blocks = Blocks {
+            panels: if near { 1 } else { MOST_PANELS },
+            pairs: group_pairs.div_ceil(group_pairs.div_ceil(most_pairs)),
+            all_panels,
+            all_pairs,
+            all_k: k.div_ceil(steps * STEP),
+            steps,
+            groups,
+            group_pairs,
+            near_rows,
+        };
+        if near_rows {
+            // Over before anybody could be helped: a block for each thread.
+            return Blocks { panels: all_panels, pairs: all_pairs.div_ceil(threads), ..blocks };
+        }
+        // Every thread has its share, and a slow one can be helped.
+        while blocks.count_of_group() * groups < 4 * threads && blocks.panels > 1 {
+            blocks.panels = blocks.panels.div_ceil(2);
+        }
+        while blocks.count_of_group() * groups < 4 * threads && blocks.pairs > 2 {
+            blocks.pairs = blocks.pairs.div_ceil(2);
+        }
+        blocks
+    }
+
+    /// Blocks of the result that a group has.
+    pub fn count_of_group(&self) -> usize {
+        self.all_panels.div_ceil(self.panels) * self.group_pairs.div_ceil(self.pairs)
+    }
+
+    /// One of them.
+    pub fn part(&self, group: usize, block: usize) -> Part {
+        let along_panels = self.all_panels.div_ceil(self.panels);
+        let first_panel = block % along_panels * self.panels;
+        let before = block / along_panels * self.pairs;
+        let first_pair = (group * self.group_pairs + before).min(self.all_pairs);
+        let pairs = self.pairs.min(self.group_pairs - before).min(self.all_pairs - first_pair);
+        Part { first_panel, panels: self.panels.min(self.all_panels - first_panel), first_pair, pairs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_piece_is_in_one_block_and_sums_do_not_depend_on_threads() {
+        let memory = vec![bf16::ZERO; 2048 * 700];
+        for (p, q, k) in [(64, 64, 64), (600, 300, 700), (2048, 33, 700), (100, 2048, 96), (1000, 1000, 300)] {
+            let rows = Rows::Plain(Mat::row_major(&memory, p, k).unwrap());
+            let columns = Mat::row_major(&memory, q, k).unwrap();
+            let one = Blocks::new(&rows, &columns, 1);
+            for threads in 1..7 {
+                let blocks = Blocks::new(&rows, &columns, threads);
+                assert_eq!((blocks.steps, blocks.all_k), (one.steps, one.all_k));
+                let mut seen = vec![0; blocks.all_panels * blocks.all_pairs];
+                for (group, block) in
+                    (0..blocks.groups).flat_map(|group| (0..blocks.count_of_group()).map(move |block| (group, block)))
+                {
+                    let part = blocks.part(group, block);
+                    for panel in part.first_panel..part.first_panel + part.panels {
+                        for pair in part.first_pair..part.first_pair + part.pairs {
+                            seen[panel * blocks.all_pairs + pair] += 1;
+                        }
+                    }
+                }
+                assert!(seen.iter().all(|times| *times == 1), "{blocks:?}");
+            }
+        }
+    }
+}
