@@ -25,9 +25,11 @@ mod pack;
 mod packed;
 mod pool;
 mod scratch;
+mod seat;
 mod simd;
 mod small;
 mod split;
+mod stay;
 mod strip;
 mod target;
 mod wide;
@@ -48,6 +50,7 @@ pub use packed::{Packed, PackedJob};
 pub use pool::Pool;
 pub use scratch::Scratch;
 pub use simd::{Element, Number};
+pub use stay::Caller;
 
 /// The instruction sets, for callers that choose one themselves.
 pub mod simd_of {

@@ -1,6 +1,7 @@
 //! Threads that wait for products. Work is claimed piece by piece through a counter inside the task, so
 //! a product is right whatever number of threads comes, and a slow core holds nobody up.
 
+use crate::seat::{Cores, Seat};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +24,8 @@ struct Shared {
     task: Mutex<Option<Current>>,
     panicked: Mutex<Option<Box<dyn Any + Send>>>,
     stop: AtomicBool,
+    /// Of the workers, where there is one for every core; none where they are kept on some.
+    seats: Vec<Seat>,
 }
 
 const OPEN: usize = 1;
@@ -53,12 +56,15 @@ impl Pool {
     }
 
     fn placed(threads: usize, cores: Vec<usize>) -> Pool {
+        let allowed = Cores::allowed();
+        let seats = if cores.is_empty() && threads >= allowed.count() { threads.saturating_sub(1) } else { 0 };
         let shared = Arc::new(Shared {
             sequence: AtomicUsize::new(0),
             state: AtomicUsize::new(0),
             task: Mutex::new(None),
             panicked: Mutex::new(None),
             stop: AtomicBool::new(false),
+            seats: (0..seats).map(|_| Seat::new(allowed)).collect(),
         });
         let worker = |index: usize| {
             let shared = Arc::clone(&shared);
@@ -106,6 +112,8 @@ impl Pool {
         *self.shared.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(Current(current));
         self.shared.state.store(OPEN, Ordering::Release);
         self.shared.sequence.fetch_add(1, Ordering::Release);
+        let mut taken = Cores::here();
+        self.shared.seats.iter().take(most - 1).for_each(|seat| seat.make_room(&mut taken));
         for worker in self.workers.iter().take(most - 1) {
             worker.thread().unpark();
         }
@@ -158,8 +166,11 @@ fn work(shared: &Shared, index: usize) {
             if turns < TURNS {
                 std::hint::spin_loop();
             } else {
+                let seat = shared.seats.get(index - 1);
+                seat.inspect(|seat| seat.sleeps());
                 // A wake-up that came in between is kept for the thread: this returns at once then.
                 thread::park();
+                seat.inspect(|seat| seat.wakes());
             }
         }
         seen = shared.sequence.load(Ordering::Acquire);

@@ -11,7 +11,7 @@ use crate::split::Split;
 use crate::worker::Worker;
 use gemwright_core::{DType, Product};
 use gemwright_cpu::half::bf16;
-use gemwright_cpu::{Caches, Number};
+use gemwright_cpu::{Caches, Caller, Number};
 use std::time::Instant;
 
 /// How it is measured.
@@ -165,7 +165,7 @@ fn measure_as<T: Number, U: Number>(
     method: &Method,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Measured {
-    let queue = CpuQueue::new(method.threads);
+    let (caller, queue) = (Caller::new(), CpuQueue::new(method.threads));
     let p = problem.product;
     // Whatever the layouts, every element has its place.
     let span = |layout: &Layout, rows: u64, cols: u64| {
@@ -194,7 +194,7 @@ fn measure_as<T: Number, U: Number>(
     let mut sets: Vec<Set<T, U>> = (0..sets).map(|_| set()).collect();
 
     let mut left_out = Vec::new();
-    let mut plans: Vec<(Vec<Box<dyn Plan>>, Times)> = Vec::new();
+    let mut plans: Vec<(Vec<Box<dyn Plan>>, Times, bool)> = Vec::new();
     // Who has no epilogues is offered again with the epilogue split off.
     let needs_split =
         |candidate: &dyn Candidate| !problem.epilogue.is_none() && candidate.contract().fusion == Fusion::None;
@@ -225,6 +225,7 @@ fn measure_as<T: Number, U: Number>(
                     None => plans.push((
                         plan,
                         Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
+                        candidate.starts_threads(),
                     )),
                 }
             }
@@ -262,7 +263,9 @@ fn measure_as<T: Number, U: Number>(
     };
     // A first run of each is not counted, and tells how often a turn repeats the call.
     let (mut repeats, mut long) = (Vec::new(), false);
-    for (plan, _) in &plans {
+    for (plan, ..) in &plans {
+        // Threads that are started now are started for good, and may be anywhere.
+        caller.roams();
         once(plan, &mut sets);
         let begin = Instant::now();
         once(plan, &mut sets);
@@ -272,8 +275,13 @@ fn measure_as<T: Number, U: Number>(
     }
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
-        for ((plan, times), repeat) in plans.iter_mut().zip(&repeats) {
+        for ((plan, times, starts_threads), repeat) in plans.iter_mut().zip(&repeats) {
             std::thread::sleep(PAUSE);
+            if *starts_threads {
+                caller.roams()
+            } else {
+                caller.stays()
+            }
             // Threads are woken and clocks raised outside of what is timed, as they are in a run of products.
             for _ in 0..1 + repeat / 4 {
                 once(plan, &mut sets);
@@ -290,6 +298,7 @@ fn measure_as<T: Number, U: Number>(
             times.values.extend(worker.turn(*repeat).ok());
         }
         std::thread::sleep(PAUSE);
+        caller.stays();
         for (limit, times) in &mut limits {
             times.values.push(limit.measure(&queue.pool, method.threads, &memory));
         }
@@ -297,7 +306,7 @@ fn measure_as<T: Number, U: Number>(
     }
     Measured {
         problem: *problem,
-        times: plans.into_iter().map(|(_, t)| t).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
+        times: plans.into_iter().map(|(_, t, _)| t).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
         limits: limits.into_iter().map(|(_, times)| times).collect(),
         left_out,
         cold,

@@ -164,6 +164,10 @@ pub trait Candidate: Send + Sync {
     unsafe fn prepare_packed(&self, _problem: &Problem, _b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
         Err(Refusal::Prepack)
     }
+    /// It starts threads in every call, which may be where the caller may be.
+    fn starts_threads(&self) -> bool {
+        false
+    }
     /// Threads of a library that has its own pool.
     fn set_threads(&self, _threads: usize) {}
 }

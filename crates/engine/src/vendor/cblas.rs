@@ -319,6 +319,10 @@ impl Candidate for Cblas {
         Ok(Box::new(PackedPlan { library: Arc::clone(&self.inner), with, problem: *problem, weights }))
     }
 
+    fn starts_threads(&self) -> bool {
+        self.name() == "blis"
+    }
+
     fn set_threads(&self, threads: usize) {
         if let Some(set) = self.inner.set_threads {
             // SAFETY: it takes a number by value.

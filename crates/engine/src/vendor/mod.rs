@@ -6,6 +6,7 @@ mod find;
 mod onednn;
 
 use crate::candidate::Candidate;
+use gemwright_cpu::Caller;
 
 /// A library that was not found, or could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Absent {
 
 /// Those that are here, and those that are not.
 pub fn vendors() -> (Vec<Box<dyn Candidate>>, Vec<Absent>) {
+    // A library that keeps its threads on cores does so with the thread that opens it; that one is not its own.
+    let _caller = Caller::new();
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for library in &cblas::LIBRARIES {
         match cblas::Cblas::open(library) {
