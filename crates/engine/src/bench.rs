@@ -102,6 +102,14 @@ fn repeats_of(taken: f64) -> usize {
     ((TURN / taken) as usize).clamp(1, 1000)
 }
 
+/// A candidate that takes part.
+struct Entry {
+    /// For every set of weights that was laid out, or one for all.
+    plans: Vec<Box<dyn Plan>>,
+    times: Times,
+    starts_threads: bool,
+}
+
 /// Operands of one turn.
 struct Set<T, U> {
     a: Lined<T>,
@@ -194,7 +202,7 @@ fn measure_as<T: Number, U: Number>(
     let mut sets: Vec<Set<T, U>> = (0..sets).map(|_| set()).collect();
 
     let mut left_out = Vec::new();
-    let mut plans: Vec<(Vec<Box<dyn Plan>>, Times, bool)> = Vec::new();
+    let mut plans: Vec<Entry> = Vec::new();
     // Who has no epilogues is offered again with the epilogue split off.
     let needs_split =
         |candidate: &dyn Candidate| !problem.epilogue.is_none() && candidate.contract().fusion == Fusion::None;
@@ -222,11 +230,11 @@ fn measure_as<T: Number, U: Number>(
                 let verdict = judge(candidate, &queue, &[small], 5);
                 match verdict.failures.into_iter().next() {
                     Some(why) => left_out.push((candidate.name().to_string(), why)),
-                    None => plans.push((
-                        plan,
-                        Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
-                        candidate.starts_threads(),
-                    )),
+                    None => plans.push(Entry {
+                        plans: plan,
+                        times: Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
+                        starts_threads: candidate.starts_threads(),
+                    }),
                 }
             }
         }
@@ -263,7 +271,7 @@ fn measure_as<T: Number, U: Number>(
     };
     // A first run of each is not counted, and tells how often a turn repeats the call.
     let (mut repeats, mut long) = (Vec::new(), false);
-    for (plan, ..) in &plans {
+    for Entry { plans: plan, .. } in &plans {
         // Threads that are started now are started for good, and may be anywhere.
         caller.roams();
         once(plan, &mut sets);
@@ -275,12 +283,12 @@ fn measure_as<T: Number, U: Number>(
     }
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
-        for ((plan, times, starts_threads), repeat) in plans.iter_mut().zip(&repeats) {
+        for (Entry { plans: plan, times, starts_threads }, repeat) in plans.iter_mut().zip(&repeats) {
             std::thread::sleep(PAUSE);
             if *starts_threads {
-                caller.roams()
+                caller.roams();
             } else {
-                caller.stays()
+                caller.stays();
             }
             // Threads are woken and clocks raised outside of what is timed, as they are in a run of products.
             for _ in 0..1 + repeat / 4 {
@@ -306,7 +314,7 @@ fn measure_as<T: Number, U: Number>(
     }
     Measured {
         problem: *problem,
-        times: plans.into_iter().map(|(_, t, _)| t).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
+        times: plans.into_iter().map(|entry| entry.times).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
         limits: limits.into_iter().map(|(_, times)| times).collect(),
         left_out,
         cold,
