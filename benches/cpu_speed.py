@@ -9,7 +9,8 @@ beforehand. The figure of a product is the median over the processes of the pair
 process; a group's is the geometric mean. `--best` gives what the machine has shown with two threads, in
 G/s: a process whose limit loops do not reach 90 % of it (p10 over all its turns; half of it on one thread) is kept in the
 raw times and left out of the figures; what they reached beside each product is a column. --seconds stops after that time with what there is;
---packed measures weights laid out beforehand for these groups alone. DIR gets raw.json (all times), figures.csv and groups.csv.
+--packed measures weights laid out beforehand for these groups alone. DIR gets raw.json (all times), figures.csv and
+groups.csv, and prepacked.csv (ours, weights as they lie and laid out before: from how many rows on that pays); where it has a raw.json already, its processes count too.
 """
 import argparse
 import csv
@@ -28,7 +29,7 @@ def quantile(values, share):
     return ordered[round((len(ordered) - 1) * share)]
 
 
-def bench(binary, rows, dtype, threads, rounds, prepacked):
+def bench(binary, rows, dtype, epilogue, threads, rounds, prepacked):
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         writer = csv.writer(file)
         writer.writerow(["M", "N", "K", "flags"])
@@ -36,6 +37,8 @@ def bench(binary, rows, dtype, threads, rounds, prepacked):
         file.flush()
         words = [binary, "bench", file.name, "--dtype", dtype, "--threads", str(threads), "--rounds", str(rounds)]
         words += ["--format", "json", "--quiet"] + (["--prepacked"] if prepacked else [])
+        # What follows a product is compared with PyTorch, whose results have the type of its operands.
+        words += ["--epilogue", epilogue.replace("+", ","), "--out-dtype", dtype] if epilogue else []
         done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -53,6 +56,14 @@ def reached(products, threads, best):
     return min(shares, default=1.0)
 
 
+def rows_of(shapes, dtype, epilogue, prepacked, options):
+    """The shapes of one process."""
+    rows = [row for row in shapes if (row["dtype"], row.get("epilogue") or "") == (dtype, epilogue)]
+    if prepacked and options.packed:
+        rows = [row for row in rows if row["group"] in options.packed.split(",")]
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
@@ -67,32 +78,36 @@ def main():
     options = parser.parse_args()
     best = {name: float(value) for name, value in (pair.split("=") for pair in options.best.split(",") if pair)}
     shapes = list(csv.DictReader(open(options.shapes)))
-    begin, raw, figures = time.monotonic(), [], {}
-    for process in range(options.processes):
+    begin, raw = time.monotonic(), []
+    kept = os.path.join(options.record, "raw.json")
+    if os.path.exists(kept):
+        raw = json.load(open(kept))
+    before = 1 + max((one["process"] for one in raw), default=-1)
+    for process in range(before, before + options.processes):
         for threads in map(int, options.threads.split(",")):
-            for dtype in sorted({row["dtype"] for row in shapes}):
+            for dtype, epilogue in sorted({(row["dtype"], row.get("epilogue") or "") for row in shapes}):
                 for prepacked in (False, True):
-                    rows = [row for row in shapes if row["dtype"] == dtype]
-                    if prepacked and options.packed:
-                        rows = [row for row in rows if row["group"] in options.packed.split(",")]
-                    if not rows:
+                    rows = rows_of(shapes, dtype, epilogue, prepacked, options)
+                    if not rows or time.monotonic() - begin > options.seconds:
                         continue
-                    if time.monotonic() - begin > options.seconds:
-                        break
-                    answer = bench(options.binary, rows, dtype, threads, options.rounds, prepacked)
+                    answer = bench(options.binary, rows, dtype, epilogue, threads, options.rounds, prepacked)
                     raw.append({"process": process, "prepacked": prepacked, **answer})
-                    whole = reached(answer["products"], threads, best)
-                    for row, product in zip(rows, answer["products"]):
-                        key = (row["group"], dtype, threads, prepacked, row["M"], row["N"], row["K"], row["flags"])
-                        figures.setdefault(key, []).append((product, whole, reached([product], threads, best)))
-                    print(f"process {process}, {dtype}, {threads} threads, prepacked {prepacked}", file=sys.stderr)
+                    print(f"process {process}, {dtype} {epilogue}, {threads} threads, prepacked {prepacked}", file=sys.stderr)
+    figures = {}
+    for answer in raw:
+        threads, prepacked, products = answer["threads"], answer["prepacked"], answer["products"]
+        dtype, epilogue = products[0]["dtype"], "+".join(products[0].get("epilogue", []))
+        whole = reached(products, threads, best)
+        for row, product in zip(rows_of(shapes, dtype, epilogue, prepacked, options), products):
+            key = (row["group"], dtype, threads, prepacked, row["M"], row["N"], row["K"], row["flags"], epilogue)
+            figures.setdefault(key, []).append((product, whole, reached([product], threads, best)))
     os.makedirs(options.record, exist_ok=True)
     with open(os.path.join(options.record, "raw.json"), "w") as file:
         json.dump(raw, file)
     groups = {}
     with open(os.path.join(options.record, "figures.csv"), "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["group", "dtype", "threads", "prepacked", "M", "N", "K", "flags", "processes", "counted", "ratio",
+        writer.writerow(["group", "dtype", "threads", "prepacked", "M", "N", "K", "flags", "epilogue", "processes", "counted", "ratio",
                          "least", "largest", "best other", "ours p10 GFLOP/s", "share of limit p10", "limit loops p10",
                          "limit loops p10 beside it"])
         for key, found in figures.items():
@@ -120,7 +135,21 @@ def main():
             mean = [math.exp(statistics.fmean(math.log(one[i]) for one in found)) for i in (0, 1)]
             writer.writerow([*key, len(found), f"{mean[0]:.3f}", f"{min(one[0] for one in found):.3f}", f"{mean[1]:.3f}",
                              min(one[2] for one in found)])
+    with open(os.path.join(options.record, "prepacked.csv"), "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["dtype", "threads", "M", "N", "K", "flags", "plain us", "laid out us", "plain over laid out"])
+        for key, found in figures.items():
+            plain = figures.get((*key[:3], False, *key[4:]))
+            if key[3] and plain:
+                before, after = (own_median([one[0] for one in side]) for side in (plain, found))
+                writer.writerow([*key[1:3], *key[4:8], f"{before * 1e6:.2f}", f"{after * 1e6:.2f}", f"{before / after:.3f}"])
     print(open(os.path.join(options.record, "groups.csv")).read())
+
+
+def own_median(products):
+    """Seconds of our best, the median over the processes of its median."""
+    best = [min(statistics.median(t["values"]) for t in product["seconds"] if t["own"]) for product in products]
+    return statistics.median(best)
 
 
 def least_time(product, flops):

@@ -1,4 +1,4 @@
-//! Activations in f32 and f64. Those of f32 are sums and products alone, so that loops over them become vectors of
+//! Activations in f32 and f64. Those of f32 are sums, products and quotients alone, so that loops over them become vectors of
 //! whatever the machine has, with the same bits everywhere.
 
 use crate::simd::Element;
@@ -49,7 +49,10 @@ pub fn exact(activation: Activation, x: f64) -> f64 {
                 x
             }
         }
-        Activation::GeluTanh => x / (1.0 + libm::exp(-2.0 * f64::from(OUTER) * x * (1.0 + f64::from(CUBIC) * x * x))),
+        Activation::GeluTanh => {
+            let outer = (2.0 / std::f64::consts::PI).sqrt();
+            x / (1.0 + libm::exp(-2.0 * outer * x * (1.0 + 0.044715 * x * x)))
+        }
         // The tail without what 1 + erf would lose.
         Activation::GeluErf => 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
         Activation::Silu => x / (1.0 + libm::exp(-x)),

@@ -159,7 +159,7 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
 }
 
 /// Bytes along k of a block of rows that are read where they lie.
-const LYING_BYTES: usize = 2048;
+pub const LYING_BYTES: usize = 2048;
 /// Bytes of a row that a tile asks for ahead of what it reads, so that the first ones of a row are nobody's.
 const FIRST_BYTES: usize = 512;
 

@@ -147,7 +147,7 @@ pub fn gemm_with<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scra
     if k == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), (m, n));
     }
-    let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
+    let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads.max(1) };
     match parts::<S>((m, n, k)) {
         1 => whole::<S>(job, pool, threads, scratch),
         parts => split::<S>(job, parts, pool, threads, scratch),
@@ -205,5 +205,5 @@ pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usi
     if a.1 == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), c);
     }
-    packed_columns::<S>(job, pool, threads, scratch);
+    packed_columns::<S>(job, pool, threads.max(1), scratch);
 }

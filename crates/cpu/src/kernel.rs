@@ -2,7 +2,7 @@
 
 use crate::bf16::{RunMixed, gemm_widened};
 #[cfg(target_arch = "x86_64")]
-use crate::bf16::{gemm_amx, tiles_available};
+use crate::bf16::{gemm_amx, gemm_dots, tiles_available};
 use crate::gemm::{Job, Tiles, gemm_packed, gemm_with};
 use crate::matrix::Mat;
 use crate::packed::{Packed, PackedJob};
@@ -125,7 +125,7 @@ static KERNELS: [Kernel; 10] = [
     f32_kernel::<portable::Portable<f32>>("portable-f32", Isa::Portable, || true),
     f64_kernel::<portable::Portable<f64>>("portable-f64", Isa::Portable, || true),
     bf16_kernel("amx-bf16", Isa::Amx, tiles_available, Mixed { to_bf16: gemm_amx, to_f32: gemm_amx }),
-    bf16_kernel("avx512-bf16", Isa::Avx512, avx512::F32x16::available, widened::<avx512::F32x16>()),
+    bf16_kernel("avx512-bf16", Isa::Avx512, avx512::F32x16::available, Mixed { to_bf16: gemm_dots, to_f32: gemm_dots }),
     bf16_kernel("avx2-bf16", Isa::Avx2, avx2::F32x8::available, widened::<avx2::F32x8>()),
     bf16_kernel("portable-bf16", Isa::Portable, || true, widened::<portable::Portable<f32>>()),
 ];

@@ -37,7 +37,7 @@ mod wide;
 pub use activation::{STEEPEST, UNITS, exact as activation};
 #[cfg(target_arch = "x86_64")]
 pub use amx::amx_loop;
-pub use bf16::{MixedJob, PackedTiles, Right, RunMixed};
+pub use bf16::{GroupedJob, MixedJob, PackedTiles, Right, RunMixed, gemm_grouped};
 pub use cache::Caches;
 pub use epilogue::{Epilogue, Finish, finish};
 pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};

@@ -98,6 +98,16 @@ impl<'a, T> Mat<'a, T> {
         Mat { rows: self.cols, cols: self.rows, row: self.col, col: self.row, ..self }
     }
 
+    /// Some of its rows.
+    ///
+    /// # Panics
+    /// If they are not all inside.
+    #[must_use]
+    pub fn rows_from(self, first: usize, count: usize) -> Mat<'a, T> {
+        assert!(first <= self.rows && count <= self.rows - first, "rows {first} to {} of {}", first + count, self.rows);
+        Mat { ptr: self.at(first, 0), rows: count, ..self }
+    }
+
     /// Rows and columns.
     pub fn extents(&self) -> (usize, usize) {
         (self.rows, self.cols)

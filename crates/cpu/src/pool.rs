@@ -5,7 +5,7 @@ use crate::seat::{Cores, Seat};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 type Task = dyn Fn(usize) + Sync + 'static;
@@ -22,6 +22,8 @@ struct Shared {
     /// [`OPEN`] while workers may join, and twice the number of those that have.
     state: AtomicUsize,
     task: Mutex<Option<Current>>,
+    /// Threads that may take part in it; it changes only while nobody does.
+    most: AtomicUsize,
     panicked: Mutex<Option<Box<dyn Any + Send>>>,
     stop: AtomicBool,
     /// Of the workers, where there is one for every core; none where they are kept on some.
@@ -57,11 +59,13 @@ impl Pool {
 
     fn placed(threads: usize, cores: Vec<usize>) -> Pool {
         let allowed = Cores::allowed();
-        let seats = if cores.is_empty() && threads >= allowed.count() { threads.saturating_sub(1) } else { 0 };
+        let covers = (1..=threads).contains(&allowed.count());
+        let seats = if cores.is_empty() && covers { threads.saturating_sub(1) } else { 0 };
         let shared = Arc::new(Shared {
             sequence: AtomicUsize::new(0),
             state: AtomicUsize::new(0),
             task: Mutex::new(None),
+            most: AtomicUsize::new(0),
             panicked: Mutex::new(None),
             stop: AtomicBool::new(false),
             seats: (0..seats).map(|_| Seat::new(allowed)).collect(),
@@ -105,11 +109,17 @@ impl Pool {
     /// any more. Threads that come too late, and all of them while another caller has the pool, stay out:
     /// a task claims its pieces and must be complete when any one thread returns from it.
     pub fn run(&self, most: usize, task: &(dyn Fn(usize) + Sync)) {
-        let taken = if most > 1 && !self.workers.is_empty() { self.turn.try_lock().ok() } else { None };
+        let taken = match self.turn.try_lock() {
+            Ok(turn) if most > 1 && !self.workers.is_empty() => Some(turn),
+            // A task that panicked has left nothing behind.
+            Err(TryLockError::Poisoned(turn)) if most > 1 => Some(turn.into_inner()),
+            _ => None,
+        };
         let Some(_turn) = taken else { return task(0) };
         // SAFETY: only the lifetime changes; below nobody is left in the task before this returns.
         let current = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static Task>(task) };
         *self.shared.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(Current(current));
+        self.shared.most.store(most, Ordering::Release);
         self.shared.state.store(OPEN, Ordering::Release);
         self.shared.sequence.fetch_add(1, Ordering::Release);
         let mut taken = Cores::here();
@@ -179,7 +189,8 @@ fn work(shared: &Shared, index: usize) {
         }
         if join(shared) {
             let task = *shared.task.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(Current(task)) = task {
+            let wanted = index < shared.most.load(Ordering::Acquire);
+            if let (Some(Current(task)), true) = (task, wanted) {
                 // SAFETY: joined while it was open, so `run` waits for this thread to leave.
                 let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*task)(index) }));
                 if let Err(cause) = done {
@@ -325,6 +336,29 @@ mod tests {
                 scope.spawn(|| (0..200).for_each(|_| assert_eq!(sum(&pool), 499_500)));
             }
         });
+    }
+
+    #[test]
+    fn no_more_threads_come_than_are_asked_for_and_a_panic_is_forgotten() {
+        let pool = Pool::new(4);
+        for round in 0..2000 {
+            // Those of the task before are still awake.
+            let (most, seen) = (2 + round % 3, AtomicUsize::new(0));
+            pool.run(most, &|thread| {
+                seen.fetch_max(thread, Ordering::Relaxed);
+                (0..50).for_each(|_| std::hint::spin_loop());
+            });
+            assert!(seen.into_inner() < most);
+        }
+        let panics = catch_unwind(AssertUnwindSafe(|| pool.run(2, &|_| panic!("on purpose"))));
+        assert!(panics.is_err() && sum(&pool) == 499_500);
+        let others = AtomicUsize::new(0);
+        while others.load(Ordering::Relaxed) == 0 {
+            pool.run(2, &|thread| {
+                others.fetch_add(thread, Ordering::Relaxed);
+                thread::sleep(std::time::Duration::from_micros(100));
+            });
+        }
     }
 
     #[test]

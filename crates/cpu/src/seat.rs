@@ -10,6 +10,7 @@ pub use linux::{Cores, Seat};
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use crate::pool::pause;
     use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t, sched_getaffinity, sched_getcpu, sched_setaffinity};
     use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -84,6 +85,7 @@ mod linux {
     }
 
     const AWAKE: usize = usize::MAX;
+    const BEING_SENT: usize = usize::MAX - 1;
 
     impl Seat {
         /// Of a thread that may use these cores.
@@ -95,15 +97,20 @@ mod linux {
         pub fn sleeps(&self) {
             // SAFETY: they only answer.
             let (thread, core) = unsafe { (libc::gettid(), sched_getcpu()) };
-            let Ok(core) = usize::try_from(core) else { return };
-            Cores::only(core).keep(thread);
-            self.thread.store(thread, Ordering::Relaxed);
-            self.core.store(core, Ordering::Release);
+            if let Ok(core) = usize::try_from(core) {
+                Cores::only(core).keep(thread);
+                self.thread.store(thread, Ordering::Relaxed);
+                self.core.store(core, Ordering::Release);
+            }
         }
 
-        /// Said by the thread itself when it is awake again.
+        /// Said by the thread itself when it is awake again: once nobody is about to send it elsewhere it may go anywhere.
         pub fn wakes(&self) {
-            self.core.store(AWAKE, Ordering::Relaxed);
+            pause(|| {
+                let core = self.core.load(Ordering::Acquire);
+                let awake = || self.core.compare_exchange(core, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
+                core != BEING_SENT && awake().is_ok()
+            });
             self.allowed.keep(0);
         }
 
@@ -117,9 +124,12 @@ mod linux {
                 return taken.add(core);
             }
             let free = (0..CPU_SETSIZE as usize).find(|core| self.allowed.has(*core) && !taken.has(*core));
-            if let Some(free) = free {
+            let Some(free) = free else { return };
+            let sends = self.core.compare_exchange(core, BEING_SENT, Ordering::AcqRel, Ordering::Relaxed);
+            if sends.is_ok() {
                 taken.add(free);
                 Cores::only(free).keep(self.thread.load(Ordering::Relaxed));
+                self.core.store(free, Ordering::Release);
             }
         }
     }
@@ -127,6 +137,7 @@ mod linux {
 
 /// Nothing is known, and nothing done.
 #[cfg(not(target_os = "linux"))]
+#[derive(Clone, Copy)]
 pub struct Cores;
 
 #[cfg(not(target_os = "linux"))]

@@ -1,7 +1,7 @@
 //! Products that stay in the second-level cache: a thread takes a panel of columns and goes down all rows of A, which
 //! are read where they lie. Nobody waits for anybody.
 
-use crate::blocked::Source;
+use crate::blocked::{LYING_BYTES, Source};
 use crate::cache::Caches;
 use crate::gemm::Tiles;
 use crate::matrix::Mat;
@@ -16,7 +16,9 @@ use crate::target::Target;
 pub fn is_small<S: Tiles>(a: &Mat<'_, S::T>, n: usize, threads: usize) -> bool {
     let (caches, (m, k)) = (Caches::of_this_machine(), a.extents());
     let size = size_of::<S::T>();
-    let fits = k * S::PANEL * size <= caches.l1 / 2 && m * k * size <= caches.l2 / 2;
+    // Other ways go through so many steps at once too: bits must not depend on the number of threads.
+    let at_once = k * size <= LYING_BYTES;
+    let fits = at_once && k * S::PANEL * size <= caches.l1 / 2 && m * k * size <= caches.l2 / 2;
     a.col == 1 && fits && n.div_ceil(S::PANEL) >= threads
 }
 

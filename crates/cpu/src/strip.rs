@@ -147,16 +147,38 @@ pub unsafe fn against<S: Tiles>(
         unsafe {
             let panel = packed.add(j * kc);
             let direct = whole && plain;
+            // Sums that begin with what is there do so wherever strips end, or bits would depend on where that is.
+            let begins = plain && out.beta == S::T::ONE;
             let sums = match direct {
-                true => Sums { ptr: out.ptr, row: out.row, adds: out.beta != S::T::ZERO },
-                false => aside,
+                true => Sums { ptr: out.ptr, row: out.row, adds: begins },
+                false => Sums { adds: begins, ..aside },
             };
+            if !direct && begins {
+                fetch::<S>(&out, (rows, width), aside.ptr);
+            }
             match left {
                 Left::Laid(strip) => S::tile(rows, wide)(kc, strip, panel, &ahead(j), sums),
                 Left::Lying(lying) => S::lying(rows, wide)(kc, lying, panel, sums),
             }
             if !direct {
-                write::<S>(aside.ptr, S::PANEL, (rows, width), out);
+                let beta = if begins { S::T::ZERO } else { out.beta };
+                write::<S>(aside.ptr, S::PANEL, (rows, width), Out { beta, ..out });
+            }
+        }
+    }
+}
+
+/// A part of a result to where a tile's sums are, 0 around it.
+///
+/// # Safety
+/// The part is readable, and there is room for a whole tile of as many rows, rounded up to pairs.
+unsafe fn fetch<S: Tiles>(from: &Out<S::T>, (rows, width): (usize, usize), to: *mut S::T) {
+    for i in 0..rows.next_multiple_of(2) {
+        for j in 0..S::PANEL {
+            // SAFETY: by the contract.
+            unsafe {
+                let at = from.ptr.wrapping_offset(i as isize * from.row + j as isize * from.col);
+                *to.add(i * S::PANEL + j) = if i < rows && j < width { *at } else { S::T::ZERO };
             }
         }
     }

@@ -4,7 +4,9 @@
 
 use gemwright_core::DType;
 use gemwright_cpu::half::bf16;
-use gemwright_cpu::{Epilogue, Kernel, Mat, MatMut, MixedJob, PackedTiles, Pool, Right, Scratch};
+use gemwright_cpu::{
+    Epilogue, GroupedJob, Kernel, Mat, MatMut, MixedJob, PackedTiles, Pool, Right, Scratch, gemm_grouped,
+};
 
 /// Small whole numbers: every sum is exact, so kernels must agree to the bit.
 fn numbers(count: usize, seed: usize) -> Vec<bf16> {
@@ -52,7 +54,7 @@ fn exact_sums_are_exact_on_every_way() {
 
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
-    for (m, n, k) in [(1, 500, 700), (9, 300, 1000), (100, 700, 600), (300, 200, 900)] {
+    for (m, n, k) in [(1, 500, 700), (9, 300, 1000), (100, 700, 600), (300, 200, 900), (64, 64, 64), (200, 256, 300)] {
         // Numbers whose sums are rounded.
         let odd = |count: usize| (0..count).map(|i| bf16::from_f32((i as f32 * 0.618).sin())).collect::<Vec<_>>();
         let (a, b) = (odd(m * k), odd(k * n));
@@ -76,4 +78,37 @@ fn the_same_bits_for_any_number_of_threads() {
             assert!([2, 3, 5].into_iter().all(|threads| run(threads) == alone), "{} {m}x{n}x{k}", kernel.name);
         }
     }
+}
+
+/// Groups of different numbers of rows, one of them empty, weights as they lie and laid out: the bits of single products.
+#[test]
+fn groups_are_their_products() {
+    let (k, n, ends) = (70, 50, [3, 3, 40, 41]);
+    let (a, w) = (numbers(45 * k, 1), numbers(4 * n * k, 2));
+    let view = |g: usize| view(&w[g * n * k..(g + 1) * n * k], k, n, true);
+    let packed: Vec<PackedTiles> = (0..4).map(|g| PackedTiles::new(view(g))).collect();
+    let weights = [Right::Plain(view(0)), Right::Packed(&packed[1]), Right::Packed(&packed[2]), Right::Plain(view(3))];
+    let (pool, mut scratch) = (Pool::new(2), Scratch::new());
+    let run = Kernel::best(DType::Bf16).unwrap().mixed().unwrap().to_f32;
+    let rows = |a: &[bf16], from: usize, to: usize| -> Vec<bf16> { a[from * k..to * k].to_vec() };
+    let mut got = vec![7f32; 45 * n];
+    let c = MatMut::row_major(&mut got, 45, n).unwrap();
+    let a_view = Mat::row_major(&a, 45, k).unwrap();
+    let job = GroupedJob { a: a_view, weights: &weights, ends: &ends, c, alpha: 1.0, beta: 0.0 };
+    gemm_grouped(job, run, &pool, 2, &mut scratch);
+    let mut first = 0;
+    for (g, end) in ends.into_iter().enumerate() {
+        let (a, mut want) = (rows(&a, first, end), vec![0f32; (end - first) * n]);
+        let c = MatMut::row_major(&mut want, end - first, n).unwrap();
+        let a = Mat::row_major(&a, end - first, k).unwrap();
+        run(
+            MixedJob { a, b: weights[g], c, alpha: 1.0, beta: 0.0, epilogue: Epilogue::default() },
+            &pool,
+            2,
+            &mut scratch,
+        );
+        assert_eq!(got[first * n..end * n], want);
+        first = end;
+    }
+    assert!(got[first * n..].iter().all(|x| *x == 7.0));
 }

@@ -123,13 +123,22 @@ fn products_of_every_kernel() {
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
     let mut random = Random(3);
-    for (m, n, k) in [(150, 300, 1200), (100, 600, 2100), (20, 40, 9000), (61, 100, 90), (30, 501, 1300)] {
+    let shapes = [
+        (150, 300, 1200),
+        (100, 600, 2100),
+        (20, 40, 9000),
+        (61, 100, 90),
+        (30, 501, 1300),
+        (129, 500, 1100),
+        (131, 70, 600),
+    ];
+    for (m, n, k) in shapes {
         let a: Vec<f32> = (0..m * k).map(|_| random.next() as f32).collect();
         let b: Vec<f32> = (0..k * n).map(|_| random.next() as f32).collect();
         for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::F32) {
-            let run = |threads: usize, turned: bool| {
+            let run = |threads: usize, (turned, beta): (bool, f32)| {
                 let pool = Pool::new(threads);
-                let mut c = vec![0.0; m * n];
+                let mut c: Vec<f32> = (0..m * n).map(|i| (i as f32).sin()).collect();
                 // B as it comes, or as a layer has its weights.
                 let turned = Mat::row_major(&b, n, k).ok().filter(|_| turned).map(|b| b.transposed());
                 let job = Job {
@@ -137,15 +146,15 @@ fn the_same_bits_for_any_number_of_threads() {
                     b: turned.unwrap_or_else(|| Mat::row_major(&b, k, n).unwrap()),
                     c: MatMut::row_major(&mut c, m, n).unwrap(),
                     alpha: 1.0,
-                    beta: 0.0,
+                    beta,
                 };
                 kernel.run_f32().unwrap()(job, &pool, threads, &mut Scratch::new());
                 c
             };
-            for turned in [false, true] {
-                let alone = run(1, turned);
-                let same = [2, 3, 5].into_iter().all(|threads| run(threads, turned) == alone);
-                assert!(same, "{} {m} {n} {k} {turned}", kernel.name);
+            for how in [(false, 0.0), (true, 0.0), (false, 1.0)] {
+                let alone = run(1, how);
+                let same = [2, 3, 4, 5].into_iter().all(|threads| run(threads, how) == alone);
+                assert!(same, "{} {m} {n} {k} {how:?}", kernel.name);
             }
         }
     }

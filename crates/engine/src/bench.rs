@@ -90,8 +90,9 @@ impl Measured {
             let found = self.limits.iter().find(|l| l.name.starts_with(name));
             found.map_or(f64::INFINITY, |l| l.quantile(1.0 - share))
         };
-        let products = if self.problem.dtype == DType::Bf16 { "limit.amx" } else { "limit.fma" };
-        let flops = self.problem.product.flops() as f64 / rate(products);
+        // Without tiles bf16 goes through f32.
+        let tiles = if self.problem.dtype == DType::Bf16 { rate("limit.amx") } else { 0.0 };
+        let flops = self.problem.product.flops() as f64 / if tiles > 0.0 { tiles } else { rate("limit.fma") };
         let bytes = if self.cold { self.problem.bytes() as f64 / rate("limit.read") } else { 0.0 };
         flops.max(bytes)
     }
@@ -108,6 +109,8 @@ struct Entry {
     plans: Vec<Box<dyn Plan>>,
     times: Times,
     starts_threads: bool,
+    /// Calls of a turn.
+    repeat: usize,
 }
 
 /// Operands of one turn.
@@ -234,6 +237,7 @@ fn measure_as<T: Number, U: Number>(
                         plans: plan,
                         times: Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() },
                         starts_threads: candidate.starts_threads(),
+                        repeat: 1,
                     }),
                 }
             }
@@ -267,23 +271,26 @@ fn measure_as<T: Number, U: Number>(
             *operand = memory.as_ref().zip(*part).map(|(memory, part)| memory.read(part.1));
         }
         // SAFETY: 1 `span` made room for every element. 2 the vectors are this function's own and apart.
-        let _ = unsafe { plan.run(&queue, &operands, Region::NONE) };
+        unsafe { plan.run(&queue, &operands, Region::NONE) }
     };
     // A first run of each is not counted, and tells how often a turn repeats the call.
-    let (mut repeats, mut long) = (Vec::new(), false);
-    for Entry { plans: plan, .. } in &plans {
+    let mut long = false;
+    plans.retain_mut(|entry| {
         // Threads that are started now are started for good, and may be anywhere.
         caller.roams();
-        once(plan, &mut sets);
+        let first = once(&entry.plans, &mut sets);
         let begin = Instant::now();
-        once(plan, &mut sets);
+        let second = once(&entry.plans, &mut sets);
         let taken = begin.elapsed().as_secs_f64();
-        repeats.push(repeats_of(taken));
+        entry.repeat = repeats_of(taken);
         long |= taken > LONG;
-    }
+        let failure = first.and(second).err();
+        left_out.extend(failure.iter().map(|why| (entry.times.name.clone(), why.to_string())));
+        failure.is_none()
+    });
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
-        for (Entry { plans: plan, times, starts_threads }, repeat) in plans.iter_mut().zip(&repeats) {
+        for Entry { plans: plan, times, starts_threads, repeat } in &mut plans {
             std::thread::sleep(PAUSE);
             if *starts_threads {
                 caller.roams();
@@ -291,14 +298,12 @@ fn measure_as<T: Number, U: Number>(
                 caller.stays();
             }
             // Threads are woken and clocks raised outside of what is timed, as they are in a run of products.
-            for _ in 0..1 + repeat / 4 {
-                once(plan, &mut sets);
-            }
+            let mut runs = |count: usize| (0..count).all(|_| once(plan, &mut sets).is_ok());
+            let warm = runs(1 + *repeat / 4);
             let begin = Instant::now();
-            for _ in 0..*repeat {
-                once(plan, &mut sets);
+            if warm && runs(*repeat) {
+                times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
             }
-            times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
         }
         for (worker, times, repeat) in &mut outside {
             std::thread::sleep(PAUSE);

@@ -73,6 +73,8 @@ pub enum Refusal {
     Overlap,
     #[error("it has no epilogue")]
     Epilogue,
+    #[error("{0}")]
+    Library(String),
 }
 
 impl Contract {

@@ -256,6 +256,7 @@ fn one<T: Number, U: Number>(
     let plan = plan.map_err(|why| format!("refused, though its contract takes it: {why}"))?;
     let before = out.memory.clone();
     let (a_before, b_before) = (a.memory.clone(), b.memory.clone());
+    let parts_before = parts.each_ref().map(|part| part.as_ref().map(|part| part.memory.clone()));
     let mut workspace = vec![0u8; plan.workspace(queue)];
     let region = Region::of_mut(&mut out.memory);
     let given = parts.each_ref().map(|part| part.as_ref().map(Stored::operand));
@@ -263,7 +264,9 @@ fn one<T: Number, U: Number>(
         Operands { parts: given, ..Operands::new(a.operand(), b.operand(), Operand { region, first: out.first }) };
     // SAFETY: 1 `Stored::new` made room for every element. 2 the vectors are this function's own and apart.
     unsafe { plan.run(queue, &operands, Region::of_mut(&mut workspace)) }.map_err(|e| e.to_string())?;
-    if a.memory != a_before || b.memory != b_before {
+    let kept =
+        |(part, before): (&Option<Stored<U>>, &Option<Vec<U>>)| part.as_ref().map(|p| &p.memory) == before.as_ref();
+    if a.memory != a_before || b.memory != b_before || !parts.iter().zip(&parts_before).all(kept) {
         return Err("it wrote to an operand".into());
     }
     let mut untouched = vec![true; out.memory.len()];

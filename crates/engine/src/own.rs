@@ -41,8 +41,8 @@ impl OwnKernel {
             batches: true,
             prepacks,
             determinism: Determinism::Always,
-            // Tiles take numbers below the smallest normal one for 0.
-            denormals: kernel.isa != Isa::Amx,
+            // Tiles, and dot products of bf16, take numbers below the smallest normal one for 0.
+            denormals: !(kernel.dtype == DType::Bf16 && matches!(kernel.isa, Isa::Amx | Isa::Avx512)),
             fusion: if kernel.mixed().is_some() { Fusion::Fused } else { Fusion::None },
         };
         OwnKernel { kernel, name: format!("own.{}", kernel.name), contract }
@@ -129,7 +129,7 @@ unsafe fn weights<T: Number, W>(problem: &Problem, b: &Operand, pack: impl Fn(Ma
     (0..p.batch).map(one).collect()
 }
 
-/// Memory a plan keeps between runs, so that none allocates but the first.
+/// Memory a plan keeps between runs, so that operands are laid out where the last run laid them.
 #[derive(Default)]
 struct Kept(Mutex<Scratch>);
 

@@ -54,6 +54,10 @@ impl Candidate for Split<'_> {
         Ok(Box::new(SplitPlan { product, problem: *problem }))
     }
 
+    fn starts_threads(&self) -> bool {
+        self.inner.starts_threads()
+    }
+
     fn set_threads(&self, threads: usize) {
         self.inner.set_threads(threads);
     }

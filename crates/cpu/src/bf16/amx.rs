@@ -1,7 +1,7 @@
 //! The way through a product on tiles: which operand is rows, which is columns.
 
 use super::blocked::blocked;
-use super::dot::dot;
+use super::dot::single;
 use super::few::few;
 use super::output::{Output, Sink};
 use super::tile::ROWS;
@@ -14,11 +14,7 @@ use half::bf16;
 
 /// Tiles and the instructions around them are here, and may be used.
 pub fn available() -> bool {
-    let vectors = is_x86_feature_detected!("avx512bf16")
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl");
-    vectors && crate::amx::available()
+    super::dot::available() && crate::amx::available()
 }
 
 /// Where rows come from: a matrix of lines of k, or tiles laid out before.
@@ -54,23 +50,17 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     if k == 0 || job.alpha == 0.0 {
         return job.write(|_, _| 0.0);
     }
-    let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads };
-    let (a, c) = (job.a, &job.c);
-    let (alpha, beta) = (job.alpha, job.beta);
-    let epilogue = (!job.epilogue.is_none()).then_some(job.epilogue);
-    let sink = Sink { ptr: c.ptr, row: c.row, col: c.col, rows: m, cols: n, alpha, beta, streams: false, epilogue };
+    let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads.max(1) };
+    if single(&job, pool, threads, scratch) {
+        return;
+    }
+    let (a, sink) = (job.a, Sink::of(&job));
     let b = match job.b {
         Right::Packed(packed) => {
             return multiply(Rows::Packed(packed), a, sink.transposed(), pool, threads, scratch);
         }
         Right::Plain(b) => b.transposed(),
     };
-    if m == 1 && along(&b) {
-        return dot(a, b, sink.transposed(), pool, threads, scratch);
-    }
-    if n == 1 && along(&a) {
-        return dot(b, a, sink, pool, threads, scratch);
-    }
     // Rows are read as they lie, so rows are what lies well, then what is larger.
     let turned = match (along(&a), along(&b)) {
         (true, false) => false,

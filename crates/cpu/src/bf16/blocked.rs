@@ -162,7 +162,7 @@ unsafe fn multiply<U: Output>(
                 let next = Next::of(shared, first_panel + next_panel, next_k * blocks.steps);
                 for pair in 0..pairs {
                     let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
-                    let sums = own.sums.add((panel * pairs + pair) * PIECE);
+                    let sums = own.sums.wrapping_add((panel * pairs + pair) * PIECE);
                     if k == 0 {
                         tile::clear();
                     } else {

@@ -2,9 +2,13 @@
 
 use super::output::{Output, Sink};
 use super::packed::STEP;
+use super::widened::gemm_widened;
+use super::words::along;
+use super::{MixedJob, Right};
 use crate::matrix::Mat;
 use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
+use crate::simd::avx512::F32x16;
 use half::bf16;
 use std::arch::x86_64::*;
 
@@ -15,8 +19,45 @@ const SIDE: usize = 4;
 /// Bytes that are asked for ahead in each of them.
 const AHEAD: usize = 1024;
 
+/// The instructions of this file are here.
+pub fn available() -> bool {
+    is_x86_feature_detected!("avx512bf16")
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+/// Computes a job with a single row or column whose other operand lies along k, if it is one, and says so. There is
+/// something to sum, and [`available`] has returned true.
+pub fn single<U: Output>(job: &MixedJob<'_, U>, pool: &Pool, threads: usize, scratch: &mut Scratch) -> bool {
+    let (a, Right::Plain(b), (m, n)) = (job.a, job.b, job.c.extents()) else { return false };
+    let b = b.transposed();
+    if m == 1 && along(&b) {
+        dot(a, b, Sink::of(job).transposed(), pool, threads, scratch);
+    } else if n == 1 && along(&a) {
+        dot(b, a, Sink::of(job), pool, threads, scratch);
+    } else {
+        return false;
+    }
+    true
+}
+
+/// Products where there are no tiles: a single row or column by dot products of bf16, where the machine has them, and
+/// everything else through f32.
+///
+/// # Panics
+/// If the extents do not belong together, or the machine has no AVX-512.
+pub fn gemm_dots<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    let (m, n, k) = job.extents();
+    let threads = threads.max(1);
+    let something = m > 0 && n > 0 && k > 0 && job.alpha != 0.0;
+    if !(something && available() && single(&job, pool, threads, scratch)) {
+        gemm_widened::<F32x16, U>(job, pool, threads, scratch);
+    }
+}
+
 /// `column` is one line of k, `rows` lie along k; element i of the result is row i of `sink`.
-pub fn dot<U: Output>(
+fn dot<U: Output>(
     column: Mat<'_, bf16>,
     rows: Mat<'_, bf16>,
     sink: Sink<'_, U>,
@@ -36,7 +77,7 @@ pub fn dot<U: Output>(
     pool.run(threads, &|thread| {
         while let Some(chunk) = chunks.claim(thread, 0) {
             for i in (chunk * CHUNK..n.min((chunk + 1) * CHUNK)).step_by(SIDE) {
-                // SAFETY: `gemm_amx` has asked for the instructions; rows are there, and the claimed elements of the result
+                // SAFETY: whoever calls has asked for the instructions; rows are there, and the claimed elements of the result
                 // this thread's.
                 unsafe { side(&rows, i, space.from(0), &sink) };
             }

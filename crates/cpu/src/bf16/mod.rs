@@ -7,7 +7,7 @@
 //! result is computed transposed where that suits them.
 //!
 //! `words` makes tiles, `tile` has the instructions, `few` and `blocked` (cut by `blocks`) are the ways, `dot` that of a single row,
-//! `output` brings sums to their place; `widened` is the way of machines without tiles, through f32.
+//! `output` brings sums to their place; machines without tiles go through f32 (`widened`), but for a single row.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -19,6 +19,7 @@ mod blocks;
 mod dot;
 #[cfg(target_arch = "x86_64")]
 mod few;
+mod grouped;
 #[cfg(target_arch = "x86_64")]
 mod output;
 mod packed;
@@ -36,6 +37,9 @@ use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 pub use amx::{available as tiles_available, gemm_amx};
+#[cfg(target_arch = "x86_64")]
+pub use dot::gemm_dots;
+pub use grouped::{GroupedJob, gemm_grouped};
 pub use packed::PackedTiles;
 pub use widened::gemm_widened;
 

@@ -1,5 +1,6 @@
 //! Sums in f32 on their way to a result of either type.
 
+use super::MixedJob;
 use super::tile::ROWS;
 use super::words::{mask16, turned_from};
 use crate::epilogue::{Beside, Epilogue, Finish, LANES};
@@ -86,6 +87,14 @@ unsafe impl<U> Send for Sink<'_, U> {}
 unsafe impl<U> Sync for Sink<'_, U> {}
 
 impl<'a, U: Output> Sink<'a, U> {
+    /// The result of a job.
+    pub fn of(job: &MixedJob<'a, U>) -> Sink<'a, U> {
+        let (c, (rows, cols)) = (&job.c, job.c.extents());
+        let epilogue = (!job.epilogue.is_none()).then_some(job.epilogue);
+        let (alpha, beta) = (job.alpha, job.beta);
+        Sink { ptr: c.ptr, row: c.row, col: c.col, rows, cols, alpha, beta, streams: false, epilogue }
+    }
+
     /// The same, transposed.
     pub fn transposed(self) -> Sink<'a, U> {
         let epilogue = self.epilogue.map(Epilogue::transposed);

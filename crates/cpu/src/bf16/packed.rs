@@ -29,10 +29,17 @@ impl PackedTiles {
         let (panels, steps) = (n.div_ceil(PANEL), k.div_ceil(STEP));
         let mut lines = vec![Line([bf16::ZERO; STEP]); panels * steps * PANEL];
         for j in 0..n {
-            for s in 0..k {
-                let line = (j / PANEL * steps + s / STEP) * PANEL + j % PANEL;
-                // SAFETY: inside B.
-                lines[line].0[s % STEP] = unsafe { *b.at(s, j) };
+            for step in 0..steps {
+                let (first, count) = (step * STEP, STEP.min(k - step * STEP));
+                let line = &mut lines[(j / PANEL * steps + step) * PANEL + j % PANEL].0[..count];
+                // SAFETY: inside B; where steps are neighbours a line is a copy.
+                unsafe {
+                    if b.row == 1 {
+                        line.copy_from_slice(std::slice::from_raw_parts(b.at(first, j), count));
+                    } else {
+                        line.iter_mut().enumerate().for_each(|(s, to)| *to = *b.at(first + s, j));
+                    }
+                }
             }
         }
         PackedTiles { lines, k, n }

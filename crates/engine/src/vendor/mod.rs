@@ -4,6 +4,7 @@
 mod cblas;
 mod find;
 mod onednn;
+mod onednn_matmul;
 
 use crate::candidate::Candidate;
 use gemwright_cpu::Caller;

@@ -1,10 +1,12 @@
-//! oneDNN, by its plain `dnnl_sgemm`.
+//! oneDNN: f32 by its plain `dnnl_sgemm`, bf16 by its matmul primitive where the version has it.
 
 use super::find;
-use crate::candidate::{Candidate, CpuQueue, Operands, Plan, Queue, Region, RunError, address};
-use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides, blas_order};
+use super::onednn_matmul::{Functions, MatmulPlan};
+use crate::candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
+use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides, Types, blas_order};
 use crate::problem::Problem;
 use gemwright_core::DType;
+use gemwright_cpu::Number;
 use libloading::Library;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -39,7 +41,8 @@ struct Inner {
     origin: String,
     sgemm: Sgemm,
     set_threads: Option<unsafe extern "C" fn(c_int)>,
-    _library: Library,
+    matmul: Option<Arc<Functions>>,
+    library: Arc<Library>,
 }
 
 impl OneDnn {
@@ -59,17 +62,25 @@ impl OneDnn {
             let [major, minor, patch] = unsafe { *version() };
             format!("oneDNN {major}.{minor}.{patch} ")
         });
+        let library = Arc::new(library);
+        let works = |matmul: &Arc<Functions>| {
+            let small = Problem { out_dtype: DType::F32, ..Problem::linear(16, 16, 32, DType::Bf16) };
+            // SAFETY: no weights are given.
+            unsafe { MatmulPlan::new((matmul, &library), &small, None) }.is_ok()
+        };
+        let matmul = Functions::of(&library).map(Arc::new).filter(works);
         let contract = Contract {
-            dtypes: &[(DType::F32, DType::F32)],
+            dtypes: if matmul.is_some() { &WITH_BF16 } else { &WITH_BF16[..1] },
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
-            prepacks: &[],
+            prepacks: if matmul.is_some() { &[DType::Bf16] } else { &[] },
             determinism: Determinism::Unknown,
-            denormals: true,
+            // Tiles take numbers below the smallest normal one for 0.
+            denormals: matmul.is_none(),
             fusion: Fusion::None,
         };
-        let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, _library: library };
+        let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, matmul, library };
         Ok(OneDnn { inner: Arc::new(inner), contract })
     }
 }
@@ -89,8 +100,24 @@ impl Candidate for OneDnn {
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
+        if problem.prepacked {
+            return Err(Refusal::Prepack);
+        }
+        if let (DType::Bf16, Some(matmul)) = (problem.dtype, &self.inner.matmul) {
+            // SAFETY: no weights are given.
+            let plan = unsafe { MatmulPlan::new((matmul, &self.inner.library), problem, None) };
+            return Ok(Box::new(plan?));
+        }
         // Its result is row-major; one that lies by columns is the product of the transposed.
         Ok(Box::new(OneDnnPlan { library: Arc::clone(&self.inner), problem: *problem }))
+    }
+
+    unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
+        let matmul = self.inner.matmul.as_ref().filter(|_| problem.dtype == DType::Bf16).ok_or(Refusal::Prepack)?;
+        // SAFETY: by the contract.
+        let plan = unsafe { MatmulPlan::new((matmul, &self.inner.library), problem, Some(b)) };
+        Ok(Box::new(plan?))
     }
 
     fn set_threads(&self, threads: usize) {
@@ -122,6 +149,11 @@ impl Plan for OneDnnPlan {
         if p.m == 0 || p.n == 0 {
             return Ok(());
         }
+        if p.k == 0 {
+            // SAFETY: by the contract of `run`.
+            unsafe { nothing_to_sum::<f32>(problem, operands) };
+            return Ok(());
+        }
         let order = |layout, rows, cols| blas_order(layout, rows, cols);
         let found = order(&problem.a, p.m, p.k).zip(order(&problem.b, p.k, p.n)).zip(order(&problem.out, p.m, p.n));
         let Some(((a, b), out)) = found else { return Err(RunError::Library("a layout it does not take".into())) };
@@ -131,12 +163,6 @@ impl Plan for OneDnnPlan {
             let flag = |turned: bool| if turned { b'T' as c_char } else { b'N' as c_char };
             let (alpha, beta) = (problem.alpha as f32, problem.beta as f32);
             let (m, n, k) = (p.m as i64, p.n as i64, p.k as i64);
-            if p.k == 0 {
-                // Where there is nothing to sum it leaves the result alone, factor or not.
-                // SAFETY: by the contract of `run`.
-                unsafe { scale(pc, (m, n), &problem.out, beta) };
-                continue;
-            }
             // SAFETY: by the contract of `run`; leading dimensions were checked by `admits`.
             let status = unsafe {
                 match out.0 {
@@ -156,16 +182,23 @@ impl Plan for OneDnnPlan {
     }
 }
 
-/// Every element times `beta`; with 0 none is read.
+/// Element types: of its plain product, and of its primitive.
+static WITH_BF16: [Types; 3] = [(DType::F32, DType::F32), (DType::Bf16, DType::F32), (DType::Bf16, DType::Bf16)];
+
+/// Every element times beta, with 0 none is read: where there is nothing to sum the library leaves the result alone.
 ///
 /// # Safety
-/// All elements of that layout are writable from `c` on.
-unsafe fn scale(c: *mut f32, (m, n): (i64, i64), layout: &crate::problem::Layout, beta: f32) {
-    for i in 0..m {
-        for j in 0..n {
-            let at = c.wrapping_offset((i * layout.row + j * layout.col) as isize);
-            // SAFETY: by the contract.
-            unsafe { *at = if beta == 0.0 { 0.0 } else { beta * *at } };
+/// As for [`Plan::run`]; U is the result's element type.
+pub unsafe fn nothing_to_sum<U: Number>(problem: &Problem, operands: &Operands) {
+    let (p, out) = (problem.product, problem.out);
+    for x in 0..p.batch {
+        let first = address::<U>(&operands.out, out.batch, x);
+        for i in 0..p.m as i64 {
+            for j in 0..p.n as i64 {
+                let at = first.wrapping_offset((i * out.row + j * out.col) as isize);
+                // SAFETY: by the contract.
+                unsafe { *at = U::from_f64(if problem.beta == 0.0 { 0.0 } else { problem.beta * (*at).to_f64() }) };
+            }
         }
     }
 }
