@@ -30,6 +30,8 @@ const LONG: f64 = 0.05;
 /// A pause before every turn: pools of other libraries go on spinning after a call, and would take the cores
 /// of whoever comes next.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(12);
+/// Calls that are not timed go before those that are for so long: after a pause a core takes its time to get fast.
+pub const WARM: std::time::Duration = std::time::Duration::from_millis(15);
 /// Seconds that a turn of a short call is filled up to by repeating it.
 const TURN: f64 = 1e-3;
 
@@ -299,8 +301,12 @@ fn measure_as<T: Number, U: Number>(
             }
             // Threads are woken and clocks raised outside of what is timed, as they are in a run of products.
             let mut runs = |count: usize| (0..count).all(|_| once(plan, &mut sets).is_ok());
-            let warm = runs(1 + *repeat / 4);
-            let begin = Instant::now();
+            let mut begin = Instant::now();
+            let mut warm = runs(1);
+            while warm && begin.elapsed() < WARM {
+                warm = runs(1);
+            }
+            begin = Instant::now();
             if warm && runs(*repeat) {
                 times.values.push(begin.elapsed().as_secs_f64() / *repeat as f64);
             }

@@ -135,7 +135,9 @@ def once():
 
 
 def turn(request):
-    for _ in range(1 + request["repeats"] // 4):
+    begin = time.perf_counter()
+    once()
+    while time.perf_counter() - begin < request["warm"]:
         once()
     begin = time.perf_counter()
     for _ in range(request["repeats"]):

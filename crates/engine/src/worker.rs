@@ -1,5 +1,6 @@
 //! Candidates that live in a process of their own: they take turns with the others and time themselves.
 
+use crate::bench::WARM;
 use crate::problem::{Layout, Problem};
 use gemwright_core::DType;
 use serde_json::{Value, json};
@@ -76,7 +77,7 @@ impl Worker {
 
     /// Seconds of one run, over so many.
     pub fn turn(&mut self, repeats: usize) -> Result<f64, String> {
-        let answer = self.ask(&json!({"do": "turn", "repeats": repeats}))?;
+        let answer = self.ask(&json!({"do": "turn", "repeats": repeats, "warm": WARM.as_secs_f64()}))?;
         answer["seconds"].as_f64().ok_or_else(|| "it gave no time".into())
     }
 

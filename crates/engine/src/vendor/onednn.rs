@@ -63,12 +63,8 @@ impl OneDnn {
             format!("oneDNN {major}.{minor}.{patch} ")
         });
         let library = Arc::new(library);
-        let works = |matmul: &Arc<Functions>| {
-            let small = Problem { out_dtype: DType::F32, ..Problem::linear(16, 16, 32, DType::Bf16) };
-            // SAFETY: no weights are given.
-            unsafe { MatmulPlan::new((matmul, &library), &small, None) }.is_ok()
-        };
-        let matmul = Functions::of(&library).map(Arc::new).filter(works);
+        // Tried out it would start OpenMP's threads, which then bind MKL's: asked for by what its kernels need.
+        let matmul = Functions::of(&library).map(Arc::new).filter(|_| has_bf16());
         let contract = Contract {
             dtypes: if matmul.is_some() { &WITH_BF16 } else { &WITH_BF16[..1] },
             strides: Strides::Blas,
@@ -180,6 +176,14 @@ impl Plan for OneDnnPlan {
         }
         Ok(())
     }
+}
+
+/// The machine has what its products of bf16 are compiled for.
+fn has_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Element types: of its plain product, and of its primitive.
