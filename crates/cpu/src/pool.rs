@@ -75,7 +75,7 @@ impl Pool {
             let (name, core) = (format!("gemwright-{index}"), cores.get(index).copied());
             thread::Builder::new().name(name).spawn(move || {
                 if let Some(core) = core {
-                    stay_on(core);
+                    Cores::only(core).keep(0);
                 }
                 work(&shared, index);
             })
@@ -149,23 +149,6 @@ impl Drop for Pool {
         }
     }
 }
-
-/// Keeps the thread that calls on one core, if the system lets it.
-#[cfg(target_os = "linux")]
-fn stay_on(core: usize) {
-    // SAFETY: a set of bits, for which all 0 is empty; the functions look at it and at nothing else, and a core beyond
-    // its size is not set.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if core < libc::CPU_SETSIZE as usize {
-            libc::CPU_SET(core, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn stay_on(_: usize) {}
 
 fn work(shared: &Shared, index: usize) {
     let mut seen = 0;

@@ -26,7 +26,8 @@ mod linux {
             Cores(unsafe { std::mem::zeroed() })
         }
 
-        fn only(core: usize) -> Cores {
+        /// One core; none where there is no such number.
+        pub fn only(core: usize) -> Cores {
             let mut cores = Cores::none();
             cores.add(core);
             cores
@@ -146,6 +147,9 @@ impl Cores {
         Cores
     }
     pub fn here() -> Cores {
+        Cores
+    }
+    pub fn only(_: usize) -> Cores {
         Cores
     }
     pub fn count(&self) -> usize {
