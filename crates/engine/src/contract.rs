@@ -11,6 +11,8 @@ pub enum Strides {
     Any,
     /// As the C BLAS: rows or columns are neighbours, and steps go forward over whole rows or columns.
     Blas,
+    /// As that, and rows (or columns) and matrices of what is read are multiples of 16 bytes apart.
+    Tma,
 }
 
 /// When two runs of a plan give the same bits.
@@ -73,6 +75,8 @@ pub enum Refusal {
     Overlap,
     #[error("it has no epilogue")]
     Epilogue,
+    #[error("beta is neither 0, nor 1 without an epilogue")]
+    Factor,
     #[error("{0}")]
     Library(String),
 }
@@ -104,7 +108,18 @@ impl Contract {
         }
         let operands = [("a", problem.a, p.m, p.k), ("b", problem.b, p.k, p.n), ("out", problem.out, p.m, p.n)];
         for (operand, layout, rows, cols) in operands {
-            if self.strides == Strides::Blas && blas_order(&layout, rows, cols).is_none() {
+            let order = blas_order(&layout, rows, cols);
+            let taken = match self.strides {
+                Strides::Any => true,
+                Strides::Blas => order.is_some(),
+                Strides::Tma if operand == "out" => true,
+                Strides::Tma => order.is_some_and(|(turned, ld)| {
+                    let per = 16 / problem.dtype.bytes() as i64;
+                    let lines = if turned { cols } else { rows };
+                    (lines <= 1 || ld % per == 0) && (p.batch <= 1 || (layout.batch >= 0 && layout.batch % per == 0))
+                }),
+            };
+            if !taken {
                 return Err(Refusal::Strides { operand });
             }
         }

@@ -8,6 +8,7 @@
 pub mod bench;
 mod candidate;
 mod contract;
+pub mod cuda;
 mod epilogue;
 pub mod judge;
 pub mod limit;

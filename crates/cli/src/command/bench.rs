@@ -1,5 +1,6 @@
 //! `gemwright bench`: candidates side by side.
 
+use super::bench_cuda;
 use super::model::short_name;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
@@ -36,42 +37,51 @@ is the median over the rounds of the paired ratio of the best of ours to the bes
 pub struct Args {
     /// M N K of a linear layer, a CSV of shapes, or a config.json, a folder, a preset, a trace, a saved workload
     #[arg(required = true, num_args = 1..=3, value_name = "M N K|TABLE.csv|WORKLOAD")]
-    subject: Vec<String>,
+    pub subject: Vec<String>,
     /// Where it runs
     #[arg(long, value_enum, default_value = "cpu")]
-    device: DeviceArg,
+    pub device: DeviceArg,
     /// Only these libraries; none for ours alone
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
-    against: Option<Vec<String>>,
+    pub against: Option<Vec<String>>,
     /// Only this kernel of ours (`gemwright doctor` lists them) [default: GEMWRIGHT_KERNEL, or the best for the type]
     #[arg(long, value_name = "NAME")]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
     /// Threads of every candidate [default: all]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Element type of the result [default: that of the operands, and f32 for bf16, which every library has]
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
-    out_dtype: Option<DType>,
+    pub out_dtype: Option<DType>,
     /// Weights laid out beforehand, by who can
     #[arg(long)]
     prepacked: bool,
     /// What follows the product: scale, bias, relu, gelu, gelu-tanh, silu, times (a matrix), residual; fused by who can
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
-    epilogue: Vec<String>,
+    pub epilogue: Vec<String>,
     /// Turns of every candidate
     #[arg(long, default_value_t = 20, value_name = "N")]
-    rounds: usize,
+    pub rounds: usize,
+    /// On a GPU: also so many kernels of ours that the cost model ranks next
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub next: usize,
+    /// On a GPU: without pauses too, at the power the card may draw
+    #[arg(long)]
+    pub sustained: bool,
+    /// Go on with a record that was interrupted
+    #[arg(long, requires = "record")]
+    pub resume: bool,
     /// Keep raw times, machine, versions, the table and a plot in this folder
     #[arg(long, value_name = "DIR")]
-    record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     #[command(flatten)]
-    options: ModelOptions,
+    pub options: ModelOptions,
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DeviceArg {
+pub enum DeviceArg {
     Cpu,
     Cuda,
 }
@@ -80,15 +90,15 @@ enum DeviceArg {
 const ROUNDS_OF_LONG: usize = 5;
 
 /// A problem of the list, with how often it is run and what it is called.
-struct Asked {
-    problem: Problem,
-    count: u64,
-    name: String,
+pub struct Asked {
+    pub problem: Problem,
+    pub count: u64,
+    pub name: String,
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
-        return Err(Error::Missing("no kernels for CUDA are in this build yet; --device cpu runs here".into()));
+        return bench_cuda::run(args);
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);
     if !matches!(dtype, DType::F32 | DType::F64 | DType::Bf16) {
@@ -136,7 +146,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
 }
 
-fn problems(args: &Args, dtype: DType) -> Result<Vec<Asked>, Error> {
+pub fn problems(args: &Args, dtype: DType) -> Result<Vec<Asked>, Error> {
     if let [m, n, k] = args.subject.as_slice() {
         let p = one_product([m, n, k], dtype)?.calls()[0].product().unwrap_or_else(|| unreachable!("a product"));
         return Ok(vec![Asked { problem: Problem::linear(p.m, p.n, p.k, dtype), count: 1, name: "linear".into() }]);

@@ -1,5 +1,7 @@
 //! `gemwright doctor`: what this machine has, measured limits, every kernel through the judge.
 
+use super::bench::DeviceArg;
+use super::doctor_cuda;
 use crate::chips::host;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
@@ -14,14 +16,21 @@ use serde_json::{Value, json};
 const EXAMPLES: &str = "\
 Examples:
   gemwright doctor
-  gemwright doctor --format json";
+  gemwright doctor --format json
+  gemwright doctor --device cuda";
 
 /// What this machine has: instructions, caches, libraries, measured limits; every kernel is checked
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// What is looked at
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceArg,
+    /// On a GPU: only kernels whose names have this in them
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 /// Turns of a limit loop, of which the best counts.
@@ -63,6 +72,9 @@ fn check(candidate: &dyn Candidate, queue: &CpuQueue) -> Checked {
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
+    if args.device == DeviceArg::Cuda {
+        return doctor_cuda::run(args);
+    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let queue = CpuQueue::new(threads);
     let (all, absent) = candidates();

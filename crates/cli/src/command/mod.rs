@@ -1,11 +1,13 @@
 //! One file a subcommand.
 
 pub mod bench;
+mod bench_cuda;
 pub mod chips;
 pub mod compare;
 mod compare_answer;
 pub mod completions;
 pub mod doctor;
+mod doctor_cuda;
 pub mod explain;
 pub mod man;
 pub mod model;

@@ -1,0 +1,259 @@
+//! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
+
+use super::bench::{Args, Asked, problems};
+use super::doctor_cuda::{compile_all, missing, named};
+use crate::error::Error;
+use crate::output::Format;
+use gemwright_core::{Cell, DType, Table};
+use gemwright_cuda::{Device, Tools, compiler_version};
+use gemwright_engine::bench::Times;
+use gemwright_engine::cuda::bench::{Measured, Method};
+use gemwright_engine::cuda::contest::{Field, contest, ratio};
+use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, choices};
+use gemwright_engine::{Candidate, Epilogue};
+use gemwright_report as report;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let dtype = args.options.dtype.unwrap_or(DType::Bf16);
+    if !matches!(dtype, DType::Bf16 | DType::F16) {
+        return Err(Error::Missing(format!("no CUDA kernel multiplies {dtype} yet; --dtype bf16 or f16")));
+    }
+    let device = Device::open(0).map_err(|e| missing(&e))?;
+    compiler_version().map_err(|e| missing(&e))?;
+    let wanted = |name: &str| args.against.as_ref().is_none_or(|list| list.iter().any(|wanted| wanted == name));
+    let vendor = if wanted("cublaslt") { Some(CublasLt::open()) } else { None };
+    let vendor = match vendor {
+        Some(Err(absent)) if args.against.is_some() => return Err(Error::Missing(absent.to_string())),
+        Some(Err(absent)) => {
+            eprintln!("not here: {absent}");
+            None
+        }
+        Some(Ok(vendor)) => Some(vendor),
+        None => None,
+    };
+    let kernels = args.kernel.iter().flat_map(|list| list.split(',')).map(named).collect::<Result<Vec<_>, _>>()?;
+    let mut asked = problems(args, dtype)?;
+    for asked in &mut asked {
+        let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
+        asked.problem.epilogue =
+            Epilogue::named(names, (p.m, p.n)).map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
+        asked.problem.out_dtype = args.out_dtype.unwrap_or(dtype);
+    }
+    let queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
+    let tools = Tools::new(&device).map_err(|e| missing(&e))?;
+    let field = Field {
+        device: &device,
+        queue: &queue,
+        tools: &tools,
+        vendor: vendor.as_ref(),
+        kernels: &kernels,
+        next: args.next,
+    };
+    let cases: Vec<Case> = asked
+        .iter()
+        .flat_map(|asked| {
+            let picked =
+                choices(&asked.problem, &device.properties).into_iter().take(1 + args.next).map(|(choice, _)| choice);
+            let all: Vec<_> = if kernels.is_empty() { picked.collect() } else { kernels.clone() };
+            all.into_iter().map(|choice| Case { choice: Some(choice), problem: asked.problem })
+        })
+        .collect();
+    compile_all(&cases, &device);
+    let rounds = args.rounds.clamp(1, 20).min(9);
+    let burst = Method { rounds, ..Method::BURST };
+    let methods: Vec<Method> =
+        if args.sustained { vec![burst, Method { rounds, ..Method::SUSTAINED }] } else { vec![burst] };
+    let done = if args.resume { done(args.record.as_deref()) } else { Vec::new() };
+    let mut shards = shards(args.record.as_deref(), args.resume)?;
+    let mut rows = Vec::new();
+    for asked in &asked {
+        let row = match done.iter().find(|row| same(row, asked)) {
+            Some(row) => row.clone(),
+            None => {
+                let measured = contest(&asked.problem, &field, &methods);
+                let row = shard(asked, measured.map_err(|e| e.to_string()), &methods);
+                if let Some(file) = &mut shards {
+                    writeln!(file, "{row}").map_err(|e| Error::Failed(e.to_string()))?;
+                }
+                row
+            }
+        };
+        if !args.output.quiet {
+            eprintln!("{}", line(&row));
+        }
+        rows.push(row);
+    }
+    let origin = vendor.as_ref().map(Candidate::origin);
+    let p = &device.properties;
+    let all = json!({
+        "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "cublaslt": origin,
+        "device": {"name": p.name, "multiprocessors": p.multiprocessors, "driver": p.driver},
+        "nvidia_smi": smi(), "products": rows,
+    });
+    let table = table(&rows);
+    if let Some(folder) = &args.record {
+        let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
+        std::fs::write(folder.join("raw.json"), all.to_string()).map_err(failed)?;
+        std::fs::write(folder.join("table.csv"), report::csv(&table)).map_err(failed)?;
+    }
+    match args.output.format {
+        Format::Json => args.output.write(&all.to_string()),
+        _ => args.output.write(&args.output.table(&table)),
+    }
+}
+
+/// Clocks, power and temperature now, as the driver's program says.
+fn smi() -> Option<String> {
+    let fields = "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm,power.draw,power.limit,temperature.gpu";
+    let out = std::process::Command::new("nvidia-smi").args([fields, "--format=csv,noheader"]).output().ok()?;
+    Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
+}
+
+fn key(asked: &Asked) -> Value {
+    let p = asked.problem.product;
+    json!([
+        asked.problem.letters(),
+        p.batch,
+        p.m,
+        p.n,
+        p.k,
+        asked.problem.epilogue.names(),
+        asked.problem.out_dtype.name()
+    ])
+}
+
+fn same(row: &Value, asked: &Asked) -> bool {
+    row["key"] == key(asked)
+}
+
+const SHARDS: &str = "shards.jsonl";
+
+/// What an interrupted record has.
+fn done(folder: Option<&Path>) -> Vec<Value> {
+    let text = folder.and_then(|folder| std::fs::read_to_string(folder.join(SHARDS)).ok()).unwrap_or_default();
+    // The last line may have been cut off.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn shards(folder: Option<&Path>, resume: bool) -> Result<Option<std::fs::File>, Error> {
+    let Some(folder) = folder else { return Ok(None) };
+    let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(resume).write(true).truncate(!resume);
+    options.open(folder.join(SHARDS)).map(Some).map_err(failed)
+}
+
+fn shard(asked: &Asked, measured: Result<Vec<Measured>, String>, methods: &[Method]) -> Value {
+    let p = asked.problem.product;
+    let mut row = json!({
+        "key": key(asked), "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n,
+        "k": p.k, "count": asked.count, "flops": p.flops() as f64, "bytes": asked.problem.bytes() as f64,
+        "epilogue": asked.problem.epilogue.names(),
+    });
+    match measured {
+        Err(why) => row["error"] = json!(why),
+        Ok(all) => {
+            for (measured, method) in all.iter().zip(methods) {
+                let name = if method.pause.is_zero() { "sustained" } else { "burst" };
+                row[name] = figures(measured);
+            }
+        }
+    }
+    row
+}
+
+fn figures(measured: &Measured) -> Value {
+    let times: Vec<Value> = measured
+        .times
+        .iter()
+        .map(|t| {
+            let values: Vec<f64> = t.values.iter().map(|x| (x * 1e10).round() / 1e4).collect();
+            json!({"name": t.name, "own": t.own, "us": values})
+        })
+        .collect();
+    let paired = |one: Option<&Times>, other: Option<&Times>| one.zip(other).map(|(x, y)| ratio(x, y));
+    let default = measured.of("cublaslt");
+    json!({
+        "times": times, "left_out": measured.left_out,
+        "to_default": paired(measured.picked(), default),
+        "to_best": paired(measured.picked(), measured.best(false)),
+        "picked_to_own_best": paired(measured.picked(), measured.best(true)),
+    })
+}
+
+fn median(time: &Value) -> f64 {
+    let mut values: Vec<f64> = time["us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN) * 1e-6
+}
+
+fn line(row: &Value) -> String {
+    let head =
+        format!("{} {}x{}x{}x{}", row["flags"].as_str().unwrap_or(""), row["batch"], row["m"], row["n"], row["k"]);
+    if let Some(error) = row["error"].as_str() {
+        return format!("{head}  {error}");
+    }
+    let times = row["burst"]["times"].as_array().cloned().unwrap_or_default();
+    let shown = times.iter().map(|t| format!("{} {:.2}", t["name"].as_str().unwrap_or(""), median(t) * 1e6));
+    let ratio = |name: &str| row["burst"][name].as_f64().map_or("-".into(), |x| format!("{x:.3}"));
+    format!(
+        "{head}  x{} of best, x{} of own best | {}",
+        ratio("to_best"),
+        ratio("picked_to_own_best"),
+        shown.collect::<Vec<_>>().join("  ")
+    )
+}
+
+fn table(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        "product",
+        "flags",
+        ">batch",
+        ">M",
+        ">N",
+        ">K",
+        "clocks",
+        "candidate",
+        ">median",
+        ">TFLOP/s",
+        ">TB/s",
+        ">to the default",
+        ">to the best of 8",
+    ]);
+    for row in rows {
+        for clocks in ["burst", "sustained"] {
+            let mut first = true;
+            for time in row[clocks]["times"].as_array().into_iter().flatten() {
+                let (own, seconds) = (time["own"] == json!(true), median(time));
+                let rate = |what: &str| row[what].as_f64().unwrap_or(0.0) / seconds * 1e-12;
+                let number = |name: &str| Cell::from(row[name].as_u64().unwrap_or(0));
+                let ratio = |name: &str| match row[clocks][name].as_f64() {
+                    Some(x) if own && first => Cell::shown(x, report::significant(x, 3)),
+                    _ => Cell::Empty,
+                };
+                let text = |value: &Value| Cell::from(value.as_str().unwrap_or(""));
+                table.row(vec![
+                    text(&row["product"]),
+                    text(&row["flags"]),
+                    number("batch"),
+                    number("m"),
+                    number("n"),
+                    number("k"),
+                    clocks.into(),
+                    text(&time["name"]),
+                    Cell::shown(seconds, report::seconds(seconds)),
+                    Cell::shown(rate("flops"), report::significant(rate("flops"), 4)),
+                    Cell::shown(rate("bytes"), report::significant(rate("bytes"), 3)),
+                    ratio("to_default"),
+                    ratio("to_best"),
+                ]);
+                first &= !own;
+            }
+        }
+    }
+    table
+}

@@ -1,0 +1,122 @@
+//! `gemwright doctor --device cuda`: what the GPU is, and every kernel of ours held against sums in double precision.
+
+use super::doctor::Args;
+use crate::error::Error;
+use crate::output::Format;
+use gemwright_core::KernelChoice;
+use gemwright_cuda::{CudaError, Device, compiler_version};
+use gemwright_engine::cuda::{Case, CublasLt, OwnCuda, Verdict, cases, check_all};
+use gemwright_report as report;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What an absent library or a refused kernel is to a user.
+pub fn missing(error: &CudaError) -> Error {
+    Error::Missing(error.to_string())
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let device = Device::open(0).map_err(|e| missing(&e))?;
+    let compiler = compiler_version().map_err(|e| missing(&e))?;
+    let vendor = CublasLt::open();
+    let mut cases = cases();
+    if let Some(wanted) = &args.kernel {
+        cases.retain(|case| case.choice.is_some_and(|choice| choice.to_string().contains(wanted.as_str())));
+    }
+    if cases.is_empty() {
+        return Err(Error::Usage("--kernel: no kernel has that in its name".into()));
+    }
+    compile_all(&cases, &device);
+    let (mut right, mut refused, mut worst, mut wrong) = (0usize, 0usize, 0f64, Vec::new());
+    let mut told = |case: &Case, verdict: &Verdict| match verdict {
+        Verdict::Right(off) => (right, worst) = (right + 1, worst.max(*off)),
+        Verdict::Refused(_) => refused += 1,
+        Verdict::Wrong(why) => wrong.push(format!("{}: {why}", describe(case))),
+    };
+    check_all(&cases, &device, &mut told).map_err(|e| Error::Failed(e.to_string()))?;
+    let p = &device.properties;
+    let text = if args.output.format == Format::Json {
+        let vendor = vendor.as_ref().map_or_else(
+            |absent| json!({"why": absent.why, "how": absent.how}),
+            |lt| json!(gemwright_engine::Candidate::origin(lt)),
+        );
+        json!({
+            "format": 1,
+            "device": {"name": p.name, "capability": p.capability, "multiprocessors": p.multiprocessors, "l2": p.l2,
+                       "memory": p.memory, "driver": p.driver, "nvrtc": compiler},
+            "cublaslt": vendor, "right": right, "refused": refused, "worst": worst, "wrong": wrong,
+        })
+        .to_string()
+    } else {
+        let vendor = vendor.as_ref().map_or_else(ToString::to_string, gemwright_engine::Candidate::origin);
+        let mut lines = vec![
+            format!(
+                "gpu          {}, {} multiprocessors, {}",
+                p.name,
+                p.multiprocessors,
+                report::bytes(p.memory as u128)
+            ),
+            format!("cuda         driver {}, nvrtc {}.{}", p.driver, compiler.0, compiler.1),
+            format!("cublaslt     {vendor}"),
+            format!(
+                "kernels      {right} cases right, {refused} refused, {} wrong; worst error {} of its bound",
+                wrong.len(),
+                report::percent(worst)
+            ),
+        ];
+        lines.extend(wrong.iter().map(|why| format!("WRONG        {why}")));
+        lines.join("\n")
+    };
+    args.output.write(&text)?;
+    match wrong.len() {
+        0 => Ok(()),
+        count => Err(Error::Failed(format!("{count} cases are wrong"))),
+    }
+}
+
+fn describe(case: &Case) -> String {
+    let (p, problem) = (case.problem.product, &case.problem);
+    let kernel = case.choice.map_or_else(|| "picked".to_string(), |choice| choice.to_string());
+    format!(
+        "{kernel} {} {}x{}x{}x{} {} to {} {} alpha {} beta {} out {:?}",
+        problem.letters(),
+        p.batch,
+        p.m,
+        p.n,
+        p.k,
+        problem.dtype,
+        problem.out_dtype,
+        problem.epilogue.names().join(","),
+        problem.alpha,
+        problem.beta,
+        problem.out
+    )
+}
+
+/// Kernels are compiled side by side before they are run one after the other.
+pub fn compile_all(cases: &[Case], device: &Arc<Device>) {
+    let mut configs: Vec<_> =
+        cases.iter().filter_map(|case| OwnCuda::new(device, case.choice).config(&case.problem).ok()).collect();
+    configs.sort_by_key(|config| format!("{config:?}"));
+    configs.dedup();
+    let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(config) = configs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // One that does not compile says so when it is wanted.
+                    let _ = config.compile(false);
+                }
+            });
+        }
+    });
+}
+
+/// Kernels by name, or what names there are.
+pub fn named(name: &str) -> Result<KernelChoice, Error> {
+    KernelChoice::named(name).ok_or_else(|| {
+        let all: Vec<String> = KernelChoice::all().map(|choice| choice.to_string()).collect();
+        Error::Missing(format!("no kernel is called `{name}`; there are {}", all.join(", ")))
+    })
+}

@@ -1,0 +1,263 @@
+//! What a kernel of ours will take on a chip, before it has run: tiles, waves, what feeds them and what a tile costs
+//! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for few,
+//! some and many rows apart, since memory rules the first and the tensor cores the last.
+
+use crate::Product;
+use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule};
+use std::fmt;
+
+/// What a kernel's time goes by on a chip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KernelChip {
+    /// Multiprocessors.
+    pub units: u64,
+    /// Clocks a second.
+    pub clock: f64,
+    /// FLOPs of a unit in a clock, 16-bit operands.
+    pub flops: f64,
+    /// Bytes of shared memory of a unit in a clock.
+    pub shared: f64,
+    /// Bytes that a unit gets out of the second-level cache in a clock.
+    pub cache: f64,
+    /// Bytes that the whole chip gets out of memory in a clock.
+    pub memory: f64,
+}
+
+impl KernelChip {
+    /// An H100 or H200 by what was measured on an H200; units as the device has them.
+    pub fn hopper(units: u64) -> KernelChip {
+        KernelChip { units, clock: 1.98e9, flops: 4096.0, shared: 128.0, cache: 48.0, memory: 2120.0 }
+    }
+
+    /// Clusters of so many blocks that run at once: larger ones must lie in one part of the chip, and some do not fit.
+    fn clusters(&self, size: u64) -> u64 {
+        let whole = self.units / size;
+        (match size {
+            1 | 2 => whole,
+            4 => whole - whole / 11,
+            _ => whole - whole / 8,
+        })
+        .max(1)
+    }
+}
+
+/// Clocks of the parts of a kernel, fitted.
+struct Costs {
+    /// Of a block of K: multiplying, reading shared memory, fetching, as factors on the chip's rates; the largest counts,
+    /// the more so the higher `sharpness`.
+    multiply: f64,
+    shared: f64,
+    fetch: f64,
+    sharpness: f64,
+    /// Operands whose k is not contiguous come in more, smaller pieces: of a and of b.
+    turned: [f64; 2],
+    /// Of storing a tile: at least, and for each element.
+    store: [f64; 2],
+    /// Of passing the tensor cores on, where warpgroups take turns.
+    turn: [f64; 2],
+    /// Of leaving and taking sums of tiles that are cut, and how much slower their blocks are: clusters are at different
+    /// places of K and share less of the cache.
+    cut: [f64; 2],
+    cut_blocks: f64,
+    /// Of adding up within a cluster: at least, for each element, for each block of the cluster.
+    add: [f64; 3],
+    /// Before and after everything.
+    launch: f64,
+    /// Memory, as a factor on its rate, and how much it and the rest hide one another.
+    memory: f64,
+    overlap: f64,
+}
+
+const FEW: Costs = Costs {
+    multiply: 0.9282,
+    shared: 0.3727,
+    fetch: 0.6079,
+    sharpness: 105.6,
+    turned: [0.03, 0.03],
+    store: [2147.0, 0.03755],
+    turn: [675.1, 0.0],
+    cut: [6607.0, 0.6141],
+    cut_blocks: 1.147,
+    add: [4145.0, 0.2598, 701.6],
+    launch: 2392.0,
+    memory: 1.227,
+    overlap: 1.216,
+};
+
+const SOME: Costs = Costs {
+    multiply: 1.251,
+    shared: 0.9094,
+    fetch: 0.7174,
+    sharpness: 9.57,
+    turned: [0.07448, 0.06036],
+    store: [166.3, 0.1008],
+    turn: [595.2, 0.03886],
+    cut: [16900.0, 0.116],
+    cut_blocks: 1.023,
+    add: [5530.0, 0.3918, 893.2],
+    launch: 3687.0,
+    memory: 0.9626,
+    overlap: 3.61,
+};
+
+const MANY: Costs = Costs {
+    multiply: 1.135,
+    shared: 0.8496,
+    fetch: 0.4989,
+    sharpness: 3.443,
+    turned: [0.03939, 0.6797],
+    store: [0.0, 0.09603],
+    turn: [1122.0, 0.0],
+    cut: [6372.0, 0.2765],
+    cut_blocks: 1.12,
+    add: [5530.0, 0.3918, 893.2],
+    launch: 2610.0,
+    memory: 0.8867,
+    overlap: 11.43,
+};
+
+impl Costs {
+    /// By the rows of the result.
+    fn of(rows: u64) -> &'static Costs {
+        match rows {
+            0..=64 => &FEW,
+            65..=1024 => &SOME,
+            _ => &MANY,
+        }
+    }
+}
+
+/// The largest of some, or a little more where others come close.
+fn largest(all: &[f64], sharpness: f64) -> f64 {
+    let most = all.iter().copied().fold(1e-9, f64::max);
+    most * all.iter().map(|x| (x / most).powf(sharpness)).sum::<f64>().powf(1.0 / sharpness)
+}
+
+/// A kernel: tile, orientation, neighbours, schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct KernelChoice {
+    pub tile: KernelTile,
+    /// The weights are on the side of M, and the result is written transposed.
+    pub turned: bool,
+    /// Blocks that share a tile of b.
+    pub cluster: u32,
+    pub schedule: Schedule,
+}
+
+impl fmt::Display for KernelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let turned = if self.turned { "-turned" } else { "" };
+        let pair = if self.cluster > 1 { "-pair" } else { "" };
+        write!(f, "{}{turned}{pair}-{}", self.tile, self.schedule)
+    }
+}
+
+impl KernelChoice {
+    /// Everything that goes together.
+    pub fn all() -> impl Iterator<Item = KernelChoice> {
+        let with = |tile, schedule, turned| {
+            [1, 2].into_iter().map(move |cluster| KernelChoice { tile, turned, cluster, schedule })
+        };
+        KernelTile::ALL
+            .into_iter()
+            .flat_map(|tile| Schedule::ALL.into_iter().map(move |schedule| (tile, schedule)))
+            .flat_map(move |(tile, schedule)| {
+                [false, true].into_iter().flat_map(move |turned| with(tile, schedule, turned))
+            })
+            .filter(KernelChoice::goes_together)
+    }
+
+    fn goes_together(&self) -> bool {
+        let split = matches!(self.schedule, Schedule::SplitK(_));
+        let steps = if self.turned && self.cluster == 1 { 8 } else { 16 };
+        let large = self.tile.m * self.tile.n >= 128 * 128;
+        self.tile.n.is_multiple_of(steps) && (self.cluster == 1 || (!split && large)) && !(split && self.tile.n > 128)
+    }
+
+    /// From a name such as `128x256-persistent`.
+    pub fn named(name: &str) -> Option<KernelChoice> {
+        KernelChoice::all().find(|choice| choice.to_string() == name)
+    }
+
+    /// Seconds of a product of 16-bit operands; `[a, b]` says whose k is not contiguous.
+    pub fn seconds(&self, product: &Product, turned: [bool; 2], chip: &KernelChip) -> f64 {
+        self.clocks(product, turned, chip) / chip.clock
+    }
+
+    fn clocks(&self, product: &Product, turned: [bool; 2], chip: &KernelChip) -> f64 {
+        let Product { batch, m, n, k } = *product;
+        let costs = Costs::of(m);
+        let ((m, n), [a_turned, b_turned]) =
+            if self.turned { ((n, m), [turned[1], turned[0]]) } else { ((m, n), turned) };
+        let (rows, cols) = (u64::from(self.tile.m), u64::from(self.tile.n));
+        let cluster = u64::from(self.cluster);
+        let tiles = batch * m.div_ceil(rows * cluster) * n.div_ceil(cols);
+        let at_once = chip.clusters(cluster);
+        let (rows, cols, depth) = (rows as f64, cols as f64, BLOCK_K as f64);
+        let blocks = k.div_ceil(BLOCK_K) as f64;
+        // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
+        let pieces = 1.0 + costs.turned[0] * f64::from(a_turned) + costs.turned[1] * f64::from(b_turned);
+        let block = largest(
+            &[
+                costs.multiply * 2.0 * rows * cols * depth / chip.flops,
+                costs.shared * (rows / 64.0 * (64.0 + cols) + rows + cols) * depth * 2.0 / chip.shared,
+                costs.fetch * (rows + cols / cluster as f64) * depth * 2.0 / chip.cache * pieces,
+            ],
+            costs.sharpness,
+        );
+        let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
+        let store = per_tile(costs.store);
+        // Whoever takes turns stores while the other multiplies, but for the last time.
+        let (beside, last) = if self.tile.pingpong { (per_tile(costs.turn), store) } else { (store, 0.0) };
+        let work = match self.schedule {
+            Schedule::Persistent | Schedule::DataParallel => {
+                tiles.div_ceil(at_once) as f64 * (blocks * block + beside) + last
+            }
+            Schedule::StreamK => {
+                let rest = tiles % at_once;
+                let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
+                let whole = ((tiles - shared) / at_once) as f64 * (blocks * block + beside);
+                let cut = shared as f64 * blocks / at_once as f64 * block * costs.cut_blocks;
+                whole + cut + beside + last + if shared == 0 { 0.0 } else { per_tile(costs.cut) }
+            }
+            Schedule::SplitK(parts) => {
+                let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);
+                let waves = tiles.div_ceil(chip.clusters(u64::from(parts))) as f64;
+                waves * ((blocks / f64::from(parts)).ceil() * block + add)
+            }
+        };
+        // Starting a block for every tile costs a little each time.
+        let starts =
+            if self.schedule == Schedule::DataParallel { tiles.div_ceil(at_once) as f64 * 1000.0 } else { 0.0 };
+        let bytes = 2.0 * (batch * (m * k + n * k + m * n)) as f64;
+        costs.launch + starts + largest(&[work, bytes / (chip.memory * costs.memory)], costs.overlap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        assert!(KernelChoice::all().count() > 100);
+        assert!(KernelChoice::all().all(|choice| KernelChoice::named(&choice.to_string()) == Some(choice)));
+    }
+
+    #[test]
+    fn large_products_get_large_tiles_and_few_rows_small_ones() {
+        let chip = KernelChip::hopper(132);
+        let best = |m, n, k| {
+            let product = Product { batch: 1, m, n, k };
+            let time = |choice: &KernelChoice| choice.seconds(&product, [false, false], &chip);
+            KernelChoice::all().min_by(|x, y| time(x).total_cmp(&time(y))).unwrap()
+        };
+        let square = best(8192, 8192, 8192);
+        assert!(square.tile.m * square.tile.n >= 128 * 176, "{square}");
+        let few = best(16, 4096, 4096);
+        assert!(few.turned && few.tile.n <= 32, "{few}");
+        // A few tiles with a long K are cut along it.
+        assert!(matches!(best(64, 1280, 8192).schedule, Schedule::SplitK(_)));
+    }
+}

@@ -1,0 +1,140 @@
+//! The tiles and schedules of our GPU kernels: one table, which the choice, the tests and the documentation read.
+
+use std::fmt;
+
+/// What one turn of a kernel's inner loop takes of K.
+pub const BLOCK_K: u64 = 64;
+
+/// A tile of a kernel for Hopper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct KernelTile {
+    pub m: u32,
+    pub n: u32,
+    /// Two warpgroups have tiles of their own and take turns, rather than halves of one.
+    pub pingpong: bool,
+}
+
+const fn tile(m: u32, n: u32) -> KernelTile {
+    KernelTile { m, n, pingpong: false }
+}
+
+const fn pingpong(m: u32, n: u32) -> KernelTile {
+    KernelTile { m, n, pingpong: true }
+}
+
+impl KernelTile {
+    /// Every tile, largest first. Columns beyond 64 go in steps of 16: 32 would do for large products, 16 fits the
+    /// numbers of tokens that people have.
+    pub const ALL: [KernelTile; 43] = [
+        tile(256, 192),
+        tile(256, 176),
+        tile(256, 160),
+        tile(256, 144),
+        tile(128, 256),
+        tile(256, 128),
+        tile(128, 240),
+        tile(128, 224),
+        tile(128, 208),
+        tile(128, 192),
+        pingpong(128, 192),
+        tile(256, 112),
+        tile(256, 96),
+        tile(128, 176),
+        pingpong(128, 176),
+        tile(128, 160),
+        pingpong(128, 160),
+        tile(128, 144),
+        pingpong(128, 144),
+        tile(128, 128),
+        pingpong(128, 128),
+        pingpong(64, 256),
+        pingpong(64, 224),
+        tile(128, 112),
+        pingpong(128, 112),
+        tile(128, 96),
+        pingpong(128, 96),
+        pingpong(64, 192),
+        pingpong(128, 80),
+        pingpong(64, 160),
+        tile(128, 64),
+        pingpong(128, 64),
+        pingpong(64, 128),
+        pingpong(64, 96),
+        tile(128, 48),
+        tile(128, 32),
+        pingpong(64, 80),
+        pingpong(64, 64),
+        tile(128, 16),
+        pingpong(64, 48),
+        pingpong(64, 32),
+        pingpong(64, 24),
+        pingpong(64, 16),
+    ];
+
+    /// From a name such as `128x256` or `64x32p`.
+    pub fn named(name: &str) -> Option<KernelTile> {
+        KernelTile::ALL.into_iter().find(|tile| tile.to_string() == name)
+    }
+}
+
+impl fmt::Display for KernelTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}{}", self.m, self.n, if self.pingpong { "p" } else { "" })
+    }
+}
+
+/// How tiles are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// A block for every tile.
+    DataParallel,
+    /// As many blocks as the chip runs at once, which take tiles in turns.
+    Persistent,
+    /// As persistent, and the last tiles are cut along K so that all blocks end together.
+    StreamK,
+    /// So many blocks for every tile, each with a part of K.
+    SplitK(u32),
+}
+
+impl Schedule {
+    /// Every one that kernels are built for.
+    pub const ALL: [Schedule; 6] = [
+        Schedule::Persistent,
+        Schedule::DataParallel,
+        Schedule::StreamK,
+        Schedule::SplitK(2),
+        Schedule::SplitK(4),
+        Schedule::SplitK(8),
+    ];
+
+    /// From a name such as `stream-k`.
+    pub fn named(name: &str) -> Option<Schedule> {
+        Schedule::ALL.into_iter().find(|schedule| schedule.to_string() == name)
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::DataParallel => f.write_str("data-parallel"),
+            Schedule::Persistent => f.write_str("persistent"),
+            Schedule::StreamK => f.write_str("stream-k"),
+            Schedule::SplitK(parts) => write!(f, "split-k{parts}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_come_back() {
+        let names: HashSet<String> = KernelTile::ALL.iter().map(KernelTile::to_string).collect();
+        assert_eq!(names.len(), KernelTile::ALL.len());
+        assert!(KernelTile::ALL.into_iter().all(|tile| KernelTile::named(&tile.to_string()) == Some(tile)));
+        assert!(Schedule::ALL.into_iter().all(|schedule| Schedule::named(&schedule.to_string()) == Some(schedule)));
+    }
+}

@@ -1,0 +1,467 @@
+// C[m][n] = epilogue(sum over k of A(m,k) * B(n,k)) on Hopper's tensor cores (sm_90a): 16-bit operands, f32 sums.
+//
+// One warpgroup brings tiles into a ring of STAGES slots of shared memory (TMA), two others multiply them (wgmma) and
+// store. Blocks are persistent: the loads of the next tile begin while this one is stored.
+//
+// Set by the host, which knows what goes together (src/config.rs):
+//   BM, BN      tile; BM rows in steps of 64, BN columns in steps of 8 (SWAP) or 16
+//   STAGES      slots of the ring
+//   CLUSTER     1, or 2 blocks one below the other that share the tile of B
+//   SPLIT       blocks of a cluster that share out the K of one tile and add up through each other's shared memory
+//   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
+//               stores while the other multiplies
+//   STREAM_K    some tiles are cut along K so that all clusters have the same to do (walk.cuh)
+//   SWAP        C is written transposed: the weights are A, whose rows fill the 64 of wgmma, and few tokens are B
+//   A_MN, B_MN  0: k is contiguous; 1: m or n is
+//   OUT_F32, OUT_F16   type of C (otherwise bf16); OUT_ADD: added to what C has (f32)
+//   DIRECT      C is written from registers, element by element: any leading dimension
+//   GATED       B is two matrices of as many columns, one below the other: out = activation(first) * second
+//   ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL   of the epilogue
+#include "ptx.cuh"
+#include "walk.cuh"
+#include "epilogue.cuh"
+#include "wgmma.cuh"       // wgmma_tile_product(d, a, b, accumulate): written by the host for this BN and type
+
+constexpr int BK = 64;                                    // of 2 bytes: one row of the swizzle
+constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that a warpgroup has
+constexpr int MSUB = WG_ROWS / 64;
+constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
+constexpr u32 CHUNK = BK * 128;                           // bytes of 64 rows by 64 k, and of 64 k by 64 columns
+constexpr u32 A_BYTES = BM * BK * 2;
+constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * BK * 2;
+constexpr u32 OFF_A = 0;
+constexpr u32 OFF_B = STAGES * A_BYTES;
+constexpr u32 OFF_OUT = OFF_B + STAGES * ((B_BYTES + 1023) / 1024 * 1024);
+constexpr u32 B_SLOT = (B_BYTES + 1023) / 1024 * 1024;
+// Sums go out through two buffers of 64 rows by 128 bytes for each warpgroup; each of its warps has a quarter of them to
+// itself, but for turned ones, where a warp's part of a row is too short to be sent alone.
+constexpr bool ALONE = !SWAP;
+constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
+constexpr u32 OUT_BYTES = DIRECT || SPLIT > 1 ? 0 : (ALONE ? 8 : 2) * 2 * BOX_BYTES;
+constexpr u32 OFF_BAR = OFF_OUT + OUT_BYTES;
+constexpr u32 SMEM_BYTES = OFF_BAR + 2 * STAGES * 8;
+static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
+static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
+static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
+static_assert(SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
+static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0), "gate and up lie side by side in a tile of B");
+static_assert(!OUT_ADD || OUT_F32, "only f32 is added to");
+static_assert(!OUT_F32 || !SWAP || DIRECT, "f32 is not turned on its way out");
+extern "C" __constant__ const u32 smem_bytes = SMEM_BYTES;
+
+struct Params {
+    TensorMap a, b;
+    TensorMap c[3];                 // boxes of 64, 32 and 16 columns; of f32 32 and 16; SWAP: of 64 tokens and of the rest
+    Out* out;
+    i64 out_row, out_col, out_batch;
+    Part scale, bias, times, residual;
+    float* partial;                 // STREAM_K: BM * BN sums for every block
+    u32* flags;                     // two for every block, 0 before and after
+    int m, n, k;                    // SWAP: m counts weights, n tokens
+    int tiles_m, tiles_n, group;    // tiles_m counts clusters
+    int whole, shared;              // tiles of all batches
+    int second;                     // GATED: the row of B where the second matrix begins
+    int z_a, z_b;                   // 0 for an operand that all matrices of a batch share
+    float alpha;
+};
+
+// The ring, as seen by one who walks around it.
+struct Ring {
+    int slot; u32 phase;
+    __device__ __forceinline__ void step() { if (++slot == STAGES) { slot = 0; phase ^= 1; } }
+    __device__ __forceinline__ void jump(int count) {
+        const u32 s = slot + count;
+        slot = s % STAGES;
+        phase ^= (s / STAGES) & 1;
+    }
+};
+
+// ---- the warpgroup that loads: one thread of it ----------------------------------------------------------------
+__device__ __forceinline__ void load_all(const Params& p, u32 base, const Order& order, Walk walk, u32 rank) {
+    const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
+    Ring ring = {0, 0};
+    Piece piece;
+    while (walk.next(piece)) {
+        const Place at = order.at(piece.tile);
+        const int m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM, n0 = at.n * OUT_BN;
+        const int za = at.batch * p.z_a, zb = at.batch * p.z_b;
+        int from = piece.from, to = piece.to;
+        if (SPLIT > 1) { from = rank * to / SPLIT; to = (rank + 1) * to / SPLIT; }
+        for (int kb = from; kb < to; ++kb, ring.step()) {
+            const u32 bar = full0 + ring.slot * 8, a = base + OFF_A + ring.slot * A_BYTES, b = base + OFF_B + ring.slot * B_SLOT;
+            const int k0 = kb * BK;
+            bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);     // passes at once in the first round
+            bar_expect(bar, A_BYTES + B_BYTES);                   // what lies outside of the matrix counts too
+#if A_MN
+            for (int i = 0; i < BM / 64; ++i) tma_load(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za);
+#else
+            tma_load(a, &p.a, bar, k0, m0, za);
+#endif
+#if CLUSTER > 1                                                   // each block fetches a half, both receive it
+#if B_MN
+            for (int i = rank; i < (BN + 63) / 64; i += 2) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, 3);
+#elif GATED
+            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.second : 0), zb, 3);
+#else
+            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + rank * (BN / 2), zb, 3);
+#endif
+#elif B_MN
+            for (int i = 0; i < (BN + 63) / 64; ++i) tma_load(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb);
+#elif GATED
+            tma_load(b, &p.b, bar, k0, n0, zb);
+            tma_load(b + B_BYTES / 2, &p.b, bar, k0, n0 + p.second, zb);
+#else
+            tma_load(b, &p.b, bar, k0, n0, zb);
+#endif
+        }
+    }
+}
+
+// ---- sums: thread's d[i][4j + 2h + e] is row 64i + 16 warp + lane/4 + 8h, column 8j + 2(lane%4) + e -------------
+typedef float Sums[MSUB][BN / 2];
+
+// Multiplies blocks of K of one tile, freeing each slot when the next block's products have begun.
+__device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, u32 full0, u32 empty0, u64 tile_a, u64 tile_b, int lane) {
+    constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further
+    int before = -1;
+    auto free_slot = [&](int slot) {
+        if (CLUSTER > 1) { if (lane < CLUSTER) bar_arrive_at(empty0 + slot * 8, lane); }
+        else if (lane == 0) bar_arrive(empty0 + slot * 8);
+    };
+    for (int kb = 0; kb < count; ++kb) {
+        bar_wait(full0 + ring.slot * 8, ring.phase);
+        const u64 a = tile_a + (u64)(ring.slot * (A_BYTES >> 4)), b = tile_b + (u64)(ring.slot * (B_SLOT >> 4));
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BK / 16; ++k)
+#pragma unroll
+            for (int i = 0; i < MSUB; ++i) wgmma_tile_product(d[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, (kb | k) != 0);
+        wgmma_commit();
+        wgmma_wait<1>();                                          // the block before is done
+        if (before >= 0) free_slot(before);
+        before = ring.slot;
+        ring.step();
+    }
+    wgmma_wait<0>();
+    if (before >= 0) free_slot(before);
+}
+
+// ---- sums of tiles that are cut along K ------------------------------------------------------------------------
+#if STREAM_K
+__device__ __forceinline__ void leave(const Sums& d, float* partial, u32* flag, int thread, int barrier) {
+    f4* to = (f4*)partial + thread;
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j) {
+            const f4 v = {d[i][4 * j], d[i][4 * j + 1], d[i][4 * j + 2], d[i][4 * j + 3]};
+            to[(i * (BN / 8) + j) * 128] = v;
+        }
+    __threadfence();
+    named_sync(barrier, 128);
+    if (thread == 0) flag_set(flag, 1);
+}
+__device__ __forceinline__ void take(Sums& d, const float* partial, u32* flag, int thread, int barrier) {
+    if (thread == 0) while (!flag_get(flag)) { }
+    named_sync(barrier, 128);
+    const f4* from = (const f4*)partial + thread;
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j) {
+            const f4 v = load_past_l1(from + (i * (BN / 8) + j) * 128);
+            d[i][4 * j] += v.x; d[i][4 * j + 1] += v.y; d[i][4 * j + 2] += v.z; d[i][4 * j + 3] += v.w;
+        }
+    named_sync(barrier, 128);
+    if (thread == 0) flag_set(flag, 0);                           // as it was found, for the next launch
+}
+#endif
+
+// ---- the epilogue on registers ---------------------------------------------------------------------------------
+__device__ __forceinline__ float finish(const Params& p, float x, int row, int col, int z) {
+    const int m = SWAP ? col : row, n = SWAP ? row : col;         // of C
+    [[maybe_unused]] const bool in = row < p.m && col < p.n;
+#if ALPHA
+    x *= p.alpha;
+#endif
+#if SCALE
+    if (in) x *= p.scale.at(m, n, z);
+#endif
+#if BIAS
+    if (in) x += p.bias.at(m, n, z);
+#endif
+    x = activate(x);
+#if TIMES
+    if (in) x *= p.times.at(m, n, z);
+#endif
+#if RESIDUAL
+    if (in) x += p.residual.at(m, n, z);
+#endif
+    return x;
+}
+__device__ __forceinline__ void finish_all(const Params& p, Sums& d, int m0, int n0, int z, int warp, int lane) {
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < OUT_BN / 8; ++j)
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                float& v = d[i][4 * j + x];
+#if GATED
+                const float a = ALPHA ? p.alpha : 1.f;
+                v = activate(v * a) * (d[i][BN / 4 + 4 * j + x] * a);
+#else
+                v = finish(p, v, m0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), n0 + 8 * j + 2 * (lane % 4) + x % 2, z);
+#endif
+            }
+}
+
+// ---- on the way out --------------------------------------------------------------------------------------------
+__device__ __forceinline__ void put(const Params& p, float x, int row, int col, int z) {
+    if (row >= p.m || col >= p.n) return;
+    Out* to = p.out + (SWAP ? col : row) * p.out_row + (SWAP ? row : col) * p.out_col + z * p.out_batch;
+#if OUT_F32
+    *to = OUT_ADD ? *to + x : x;
+#else
+    *to = (Out)pack(x, 0.f);
+#endif
+}
+__device__ __forceinline__ void store_direct(const Params& p, const Sums& d, int m0, int n0, int z, int warp, int lane) {
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < OUT_BN / 8; ++j)
+#pragma unroll
+            for (int x = 0; x < 4; ++x)
+                put(p, d[i][4 * j + x], m0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), n0 + 8 * j + 2 * (lane % 4) + x % 2, z);
+}
+
+// Through shared memory, in boxes of 16 rows (a warp's), or of 64 columns by the tokens of a warpgroup; two buffers in turns.
+struct Outbox {
+    u32 buffers; u32 count; int barrier; bool first;
+    __device__ __forceinline__ void together() { if (ALONE) __syncwarp(); else named_sync(barrier, 128); }
+    __device__ __forceinline__ u32 take() {                       // a buffer that has been read
+        if (first) tma_read_wait<1>();
+        together();
+        return buffers + (count++ & 1) * BOX_BYTES;
+    }
+    __device__ __forceinline__ void send(const TensorMap* map, u32 buffer, int c, int r, int z) {
+        smem_to_tma();
+        together();
+        if (first) {
+            if (OUT_ADD) tma_add(map, buffer, c, r, z); else tma_store(map, buffer, c, r, z);
+            tma_commit();
+        }
+    }
+};
+#if !DIRECT && SPLIT == 1
+// WIDTH columns of a warp's 16 rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
+// swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
+template <int WIDTH> __device__ __forceinline__ void store_box(Outbox& box, const TensorMap* map, const float* d, int c, int r, int z, int warp, int lane) {
+    const u32 buffer = box.take();
+#if OUT_F32
+#pragma unroll
+    for (int j = 0; j < WIDTH / 8; ++j)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const u32 row = lane / 4 + 8 * h, unit = 2 * j + lane % 4 / 2;
+            const u32 turned = WIDTH == 32 ? unit ^ (row & 7) : unit ^ (row / 2 & 3);
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(buffer + row * (WIDTH * 4) + turned * 16 + (lane & 1) * 8),
+                         "f"(d[4 * j + 2 * h]), "f"(d[4 * j + 2 * h + 1]) : "memory");
+        }
+#elif SWAP
+    const u32 token = lane / 16 * 8 + lane % 8, unit = 2 * (warp % 4) + lane / 8 % 2;
+#pragma unroll
+    for (int j = 0; j + 1 < WIDTH / 8; j += 2)
+        stmatrix4_turned(buffer + (8 * j + token) * 128 + (unit ^ (token & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]),
+                         pack(d[4 * j + 4], d[4 * j + 5]), pack(d[4 * j + 6], d[4 * j + 7]));
+    if (WIDTH / 8 % 2) {
+        constexpr int j = WIDTH / 8 - 1;
+        stmatrix2_turned(buffer + (8 * j + lane % 8) * 128 + (unit ^ (lane & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]));
+    }
+#else
+    const u32 row = lane % 16;                                    // stmatrix: a lane has the address of row lane % 16
+    const u32 turn = WIDTH == 64 ? row & 7 : WIDTH == 32 ? row / 2 & 3 : row / 4 & 1;
+#pragma unroll
+    for (int q = 0; q < WIDTH / 16; ++q)
+        stmatrix4(buffer + row * (WIDTH * 2) + ((q * 2 + lane / 16) ^ turn) * 16, pack(d[8 * q], d[8 * q + 1]), pack(d[8 * q + 2], d[8 * q + 3]),
+                  pack(d[8 * q + 4], d[8 * q + 5]), pack(d[8 * q + 6], d[8 * q + 7]));
+#endif
+    box.send(map, buffer, c, r, z);
+}
+__device__ __forceinline__ void store(const Params& p, Outbox& box, const Sums& d, int m0, int n0, int z, int warp, int lane) {
+    constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i) {
+        const int r = m0 + i * 64 + (ALONE ? 16 * (warp % 4) : 0);
+#if SWAP
+#pragma unroll
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, &p.c[0], d[i] + c / 2, r, n0 + c, z, warp, lane);
+        if (REST) store_box<REST ? REST : 8>(box, &p.c[1], d[i] + x / 2, r, n0 + x, z, warp, lane);
+#else
+#pragma unroll
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, &p.c[0], d[i] + c / 2, n0 + c, r, z, warp, lane);
+        if (REST & WIDE / 2) store_box<WIDE / 2>(box, &p.c[1], d[i] + x / 2, n0 + x, r, z, warp, lane);
+        if (!OUT_F32 && (REST & 16)) store_box<16>(box, &p.c[2], d[i] + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
+#endif
+    }
+}
+#endif
+
+// The sums of the blocks of a cluster, added in the order of their ranks, each block a part of the tile. Rows of C lie
+// one after the other where the ring was, a little apart so that no bank is asked twice.
+#if SPLIT > 1
+constexpr int ACROSS = SWAP ? BM : OUT_BN, DOWN = SWAP ? OUT_BN : BM, PITCH = ACROSS + (SWAP ? 4 : 8);
+__device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int warp, int lane) {
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                const int row = row0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), col = 8 * j + 2 * (lane % 4) + x % 2;
+                const u32 at = base + ((SWAP ? col : row) * PITCH + (SWAP ? row : col)) * 4;
+                asm volatile("st.shared.f32 [%0], %1;" :: "r"(at), "f"(d[i][4 * j + x]) : "memory");
+            }
+}
+__device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
+    for (int i = rank * 256 + thread; i < DOWN * ACROSS / 8; i += SPLIT * 256) {
+        const int down = i / (ACROSS / 8), across = i % (ACROSS / 8) * 8;
+        float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+        for (u32 block = 0; block < SPLIT; ++block) {
+            const f4 x = load_of_block(base + (down * PITCH + across) * 4, block);
+            const f4 y = load_of_block(base + (down * PITCH + across) * 4 + 16, block);
+            v[0] += x.x; v[1] += x.y; v[2] += x.z; v[3] += x.w; v[4] += y.x; v[5] += y.y; v[6] += y.z; v[7] += y.w;
+        }
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+            const int row = SWAP ? m0 + across + e : m0 + down, col = SWAP ? n0 + down : n0 + across + e;
+            v[e] = finish(p, v[e], row, col, z);
+        }
+        const int row = SWAP ? m0 + across : m0 + down, col = SWAP ? n0 + down : n0 + across;
+#if !OUT_F32 && !DIRECT
+        if ((SWAP ? col < p.n && row + 8 <= p.m : row < p.m && col + 8 <= p.n)) {
+            Out* to = p.out + (SWAP ? col : row) * p.out_row + (SWAP ? row : col) + z * p.out_batch;
+            asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(pack(v[0], v[1])), "r"(pack(v[2], v[3])),
+                         "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
+            continue;
+        }
+#endif
+#pragma unroll
+        for (int e = 0; e < 8; ++e) put(p, v[e], SWAP ? row + e : row, SWAP ? col : col + e, z);
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+#if CLUSTER * SPLIT > 1
+__cluster_dims__(CLUSTER * SPLIT, 1, 1)
+#endif
+gemm(const __grid_constant__ Params p) {
+    extern __shared__ __align__(1024) unsigned char smem[];
+    const u32 base = smem_addr(smem);
+    const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 rank = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
+
+    if (threadIdx.x == 0) {
+        if (base & 1023) asm volatile("trap;");                   // the swizzle goes by the address
+        for (int s = 0; s < STAGES; ++s) {
+            bar_init(full0 + s * 8, 1);                           // the one who loads, and the bytes
+            bar_init(empty0 + s * 8, (PINGPONG ? 4 : 8) * CLUSTER);      // every warp that reads the slot
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        map_prefetch(&p.a);
+        map_prefetch(&p.b);
+        if (!DIRECT && SPLIT == 1) map_prefetch(&p.c[0]);
+    }
+    if (CLUSTER * SPLIT > 1) cluster_sync(); else __syncthreads();
+
+    const Order order = {p.tiles_m, p.tiles_n, p.group};
+    const int blocks = (p.k + BK - 1) / BK;
+    const int me = blockIdx.x / (CLUSTER * SPLIT), clusters = gridDim.x / (CLUSTER * SPLIT);
+    Walk walk(me, clusters, p.whole, STREAM_K ? p.shared : 0, blocks);
+
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x == 0) {
+            after_previous_kernel();
+            load_all(p, base, order, walk, rank);
+            next_kernel_may_start();                              // not before: its blocks would wait where ours could run
+        }
+        __syncwarp();
+#if SPLIT > 1
+        cluster_sync();
+#endif
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        after_previous_kernel();
+        const int mine = group - 1, thread = threadIdx.x % 128;
+        const int row0 = PINGPONG ? 0 : mine * WG_ROWS;
+        const u64 tile_a = wgmma_tile(base + OFF_A + row0 / 64 * CHUNK, CHUNK, 1024), tile_b = wgmma_tile(base + OFF_B, CHUNK, 1024);
+        [[maybe_unused]] Outbox box = {base + OFF_OUT + (ALONE ? warp - 4 : mine) * 2 * BOX_BYTES, 0, group, ALONE ? lane == 0 : thread == 0};
+        Ring ring = {0, 0};
+        Sums d;
+        Piece piece;
+        [[maybe_unused]] int turn = 0;
+        if (PINGPONG && mine == 1) named_arrive(3, 256);          // the first turn is the other's
+        while (walk.next(piece)) {
+            int count = piece.to - piece.from;
+            if (SPLIT > 1) count = (int)(rank + 1) * blocks / SPLIT - (int)rank * blocks / SPLIT;
+            if (PINGPONG) {
+                if ((turn++ & 1) != mine) { ring.jump(count); continue; }
+                named_sync(3 + mine, 256);
+            }
+            const Place at = order.at(piece.tile);
+            const int m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM + row0, n0 = at.n * OUT_BN;
+            if (count == 0) {                                     // of a K of nothing, or less than the blocks of a cluster
+#pragma unroll
+                for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+                    for (int x = 0; x < BN / 2; ++x) d[i][x] = 0.f;
+            }
+            multiply(d, ring, count, full0, empty0, tile_a, tile_b, lane);
+            if (PINGPONG) named_arrive(3 + (1 - mine), 256);
+#if STREAM_K
+            const int slot = me * CLUSTER + rank;
+            const int half = PINGPONG ? 0 : mine;
+            if (piece.to < blocks) {
+                leave(d, p.partial + ((i64)slot * BM + half * WG_ROWS) * BN, p.flags + slot * 2 + half, thread, group);
+                continue;
+            }
+            if (piece.from > 0) {
+                // Shares that hold the blocks before ours, in their order.
+                const i64 total = p.shared * (i64)blocks, first = (piece.tile - p.whole) * (i64)blocks;
+                int other = me;
+                while (Walk::share(other, clusters, total) > first) --other;
+                for (; other < me; ++other) {
+                    if (Walk::share(other, clusters, total) == Walk::share(other + 1, clusters, total)) continue;
+                    const int theirs = other * CLUSTER + rank;
+                    take(d, p.partial + ((i64)theirs * BM + half * WG_ROWS) * BN, p.flags + theirs * 2 + half, thread, group);
+                }
+            }
+#endif
+#if SPLIT > 1
+            named_sync(5, PINGPONG ? 128 : 256);                  // both warpgroups have read the ring
+            lay_out(d, base, row0, warp, lane);
+#else
+            finish_all(p, d, m0, n0, at.batch, warp, lane);
+#if DIRECT
+            store_direct(p, d, m0, n0, at.batch, warp, lane);
+#else
+            store(p, box, d, m0, n0, at.batch, warp, lane);
+#endif
+#endif
+        }
+#if SPLIT > 1
+        cluster_sync();                                           // one tile a cluster: the grid is as large as that
+        const Place at = order.at(me);
+        add_up(p, base, rank, at.m * BM, at.n * OUT_BN, at.batch, threadIdx.x - 128);
+#elif !DIRECT
+        if (box.first) tma_read_wait<0>();                        // shared memory must last as long as it is read
+#endif
+    }
+    // No block may leave while another can still reach into its shared memory.
+    if (CLUSTER * SPLIT > 1) { __syncwarp(); cluster_sync(); }
+}

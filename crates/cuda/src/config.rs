@@ -1,0 +1,224 @@
+//! What is compiled into a kernel, and what goes together.
+
+use crate::error::CudaError;
+use crate::wgmma;
+use gemwright_core::{Activation, BLOCK_K, DType, KernelTile, Schedule};
+
+/// Bytes of shared memory that a block may have on Hopper.
+pub const SHARED: u32 = 232_448;
+/// Threads of a block: one warpgroup that loads, two that multiply.
+pub const THREADS: u32 = 384;
+
+/// Which operands lie with m or n contiguous, rather than k.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Layouts {
+    pub a_mn: bool,
+    pub b_mn: bool,
+}
+
+/// How the result is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Output {
+    /// bf16, f16 or f32.
+    pub dtype: DType,
+    /// Added to what is there (f32).
+    pub add: bool,
+    /// Element by element, wherever they lie.
+    pub direct: bool,
+}
+
+/// Whether the weights are two matrices, of which the first is activated and multiplied with the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Gate {
+    None,
+    First,
+}
+
+/// A kernel. Operands are the kernel's: one that is turned has the weights as a and the tokens as b.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Config {
+    pub tile: KernelTile,
+    pub schedule: Schedule,
+    /// Blocks one below the other that share the tile of b: 1 or 2.
+    pub cluster: u32,
+    /// The result is written transposed.
+    pub turned: bool,
+    pub layouts: Layouts,
+    pub dtype: DType,
+    pub output: Output,
+    pub gate: Gate,
+    pub activation: Activation,
+    /// Scale, bias, times, residual.
+    pub parts: [bool; 4],
+    /// Sums are multiplied with alpha.
+    pub scaled: bool,
+}
+
+impl Config {
+    /// A plain product of bf16.
+    pub fn new(tile: KernelTile, schedule: Schedule, turned: bool) -> Config {
+        Config {
+            tile,
+            schedule,
+            cluster: 1,
+            turned,
+            layouts: Layouts { a_mn: false, b_mn: false },
+            dtype: DType::Bf16,
+            output: Output { dtype: DType::Bf16, add: false, direct: false },
+            gate: Gate::None,
+            activation: Activation::None,
+            parts: [false; 4],
+            scaled: false,
+        }
+    }
+
+    /// Such as `128x256 persistent` or `64x32p turned split-k2`.
+    pub fn name(&self) -> String {
+        let turned = if self.turned { " turned" } else { "" };
+        let cluster = if self.cluster > 1 { " pair" } else { "" };
+        format!("{}{turned}{cluster} {}", self.tile, self.schedule)
+    }
+
+    /// Blocks of a cluster that share out the K of a tile.
+    pub fn split(&self) -> u32 {
+        if let Schedule::SplitK(parts) = self.schedule { parts } else { 1 }
+    }
+
+    /// Columns that a tile writes.
+    pub fn written(&self) -> u32 {
+        if self.gate == Gate::First { self.tile.n / 2 } else { self.tile.n }
+    }
+
+    /// Whether such a kernel can be built.
+    pub fn check(&self) -> Result<(), CudaError> {
+        let KernelTile { m, n, pingpong } = self.tile;
+        let sums = if pingpong { m / 64 * n } else { m / 128 * n };
+        let rules = [
+            (m % 64 == 0 && (pingpong || m % 128 == 0) && sums <= 384, "the tile does not fit the registers"),
+            (n % if self.turned { 8 } else { 16 } == 0, "columns go in steps of 16, and of 8 where turned"),
+            (matches!(self.dtype, DType::Bf16 | DType::F16), "operands are bf16 or f16"),
+            (matches!(self.output.dtype, DType::Bf16 | DType::F16 | DType::F32), "the result is bf16, f16 or f32"),
+            (!self.output.add || self.output.dtype == DType::F32, "only f32 is added to"),
+            (
+                self.output.dtype != DType::F32 || !self.turned || self.output.direct,
+                "f32 is not turned on its way out, but element by element",
+            ),
+            (self.cluster == 1 || self.split() == 1, "a cluster shares either b or K"),
+            (self.cluster == 1 || n % 16 == 0, "a shared tile of b has halves of whole atoms"),
+            (
+                self.gate == Gate::None || (!self.turned && !self.layouts.b_mn && n % 32 == 0 && self.split() == 1),
+                "a gate wants weights [2N, K], columns in steps of 32, K in one piece",
+            ),
+            (self.stages() >= 3, "fewer than three slots fit the shared memory"),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(CudaError::Refused(format!("{}: {why}", self.name()))),
+            None => Ok(()),
+        }
+    }
+
+    fn slot_bytes(&self) -> u32 {
+        let KernelTile { m, n, .. } = self.tile;
+        let row = BLOCK_K as u32 * 2;
+        let b = if self.layouts.b_mn { n.next_multiple_of(64) * row } else { (n * row).next_multiple_of(1024) };
+        m * row + b
+    }
+
+    fn out_bytes(&self) -> u32 {
+        match self.output.direct || self.split() > 1 {
+            true => 0,
+            false if self.turned => 4 * (self.tile.n.min(64) * 128).next_multiple_of(1024),
+            false => 4 * 8192,
+        }
+    }
+
+    /// Slots of the ring: as many as fit, up to what hides the way to memory.
+    pub fn stages(&self) -> u32 {
+        ((SHARED - self.out_bytes()) / (self.slot_bytes() + 16)).min(16)
+    }
+
+    /// Bytes of shared memory that a block takes.
+    pub fn shared(&self) -> u32 {
+        self.stages() * (self.slot_bytes() + 16) + self.out_bytes()
+    }
+
+    /// Sums that a block leaves for another, in bytes.
+    pub fn partial_bytes(&self) -> usize {
+        (self.tile.m * self.tile.n * 4) as usize
+    }
+
+    /// What the text is compiled with.
+    pub fn defines(&self) -> Vec<(String, String)> {
+        let flag = u32::from;
+        let activation = match self.activation {
+            Activation::None => 0,
+            Activation::Relu => 1,
+            Activation::GeluTanh => 2,
+            Activation::GeluErf => 3,
+            Activation::Silu => 4,
+        };
+        let all = [
+            ("BM", self.tile.m),
+            ("BN", self.tile.n),
+            ("STAGES", self.stages()),
+            ("CLUSTER", self.cluster),
+            ("SPLIT", self.split()),
+            ("PINGPONG", flag(self.tile.pingpong)),
+            ("ALPHA", flag(self.scaled)),
+            ("STREAM_K", flag(self.schedule == Schedule::StreamK)),
+            ("SWAP", flag(self.turned)),
+            ("A_MN", flag(self.layouts.a_mn)),
+            ("B_MN", flag(self.layouts.b_mn)),
+            ("OUT_F32", flag(self.output.dtype == DType::F32)),
+            ("OUT_F16", flag(self.output.dtype == DType::F16)),
+            ("OUT_ADD", flag(self.output.add)),
+            ("DIRECT", flag(self.output.direct)),
+            ("GATED", flag(self.gate == Gate::First)),
+            ("ACT", activation),
+            ("SCALE", flag(self.parts[0])),
+            ("BIAS", flag(self.parts[1])),
+            ("TIMES", flag(self.parts[2])),
+            ("RESIDUAL", flag(self.parts[3])),
+        ];
+        all.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    /// The text of the tensor instruction.
+    pub fn wgmma(&self) -> String {
+        wgmma::header(self.tile.n, self.dtype, self.layouts.a_mn, self.layouts.b_mn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_can_be_built() {
+        for tile in KernelTile::ALL {
+            for schedule in Schedule::ALL {
+                for turned in [false, true] {
+                    let config = Config::new(tile, schedule, turned);
+                    let odd = tile.n % 16 != 0 && !turned;
+                    assert_eq!(config.check().is_ok(), !odd, "{}", config.name());
+                    assert!(config.shared() <= SHARED);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let tile = KernelTile::ALL[0];
+        let plain = Config::new(tile, Schedule::Persistent, false);
+        let refused = |config: Config| config.check().is_err();
+        assert!(refused(Config { dtype: DType::F32, ..plain }));
+        assert!(refused(Config { output: Output { add: true, ..plain.output }, ..plain }));
+        assert!(refused(Config { cluster: 2, schedule: Schedule::SplitK(2), ..plain }));
+        assert!(refused(Config { gate: Gate::First, turned: true, ..plain }));
+        assert!(refused(Config { tile: KernelTile { m: 256, n: 208, pingpong: false }, ..plain }));
+    }
+}

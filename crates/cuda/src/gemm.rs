@@ -1,0 +1,359 @@
+//! A product on a device: kernel, grid, and what each run is told.
+
+use crate::config::{Config, Gate, THREADS};
+use crate::driver::{Device, Kernel, Memory, Stream};
+use crate::error::CudaError;
+use crate::nvrtc::compile;
+use crate::tensor_map::{Swizzle, TensorBox};
+use cudarc::driver::sys::CUtensorMap;
+use gemwright_core::{BLOCK_K, DType, Product, Schedule};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const TEXT: &str = include_str!("../kernels/gemm_sm90.cu");
+const HEADERS: [(&str, &str); 3] = [
+    ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
+    ("walk.cuh", include_str!("../kernels/walk.cuh")),
+    ("epilogue.cuh", include_str!("../kernels/epilogue.cuh")),
+];
+
+/// A matrix on the device: the first element, and elements from row to row, column to column, matrix to matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Matrix {
+    pub address: u64,
+    pub row: i64,
+    pub col: i64,
+    pub batch: i64,
+}
+
+impl Matrix {
+    fn transposed(self) -> Matrix {
+        Matrix { row: self.col, col: self.row, ..self }
+    }
+}
+
+/// What a run reads and writes: a \[M, K\], b \[K, N\], out and the parts of the epilogue \[M, N\].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Operands {
+    pub a: Matrix,
+    pub b: Matrix,
+    pub out: Matrix,
+    /// Scale, bias, times, residual.
+    pub parts: [Option<Matrix>; 4],
+    pub alpha: f32,
+}
+
+/// Memory for tiles that are cut along K; one for each stream.
+#[derive(Debug)]
+pub struct Scratch {
+    partial: Memory,
+    flags: Memory,
+}
+
+impl Scratch {
+    /// Enough for every kernel on this device.
+    pub fn new(stream: &Stream) -> Result<Scratch, CudaError> {
+        let device = stream.device();
+        let blocks = device.properties.multiprocessors as usize;
+        // The largest tile is of 256 by 192 sums.
+        let partial = Memory::new(device, blocks * 256 * 192 * 4)?;
+        let flags = Memory::new(device, blocks * 8)?;
+        flags.fill(0, flags.bytes(), 0, stream)?;
+        Ok(Scratch { partial, flags })
+    }
+}
+
+/// `Part` of kernels/epilogue.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PartParam {
+    first: u64,
+    row: i64,
+    col: i64,
+    batch: i64,
+}
+
+/// `Params` of kernels/gemm_sm90.cu.
+#[repr(C, align(128))]
+#[derive(Clone, Copy)]
+struct Params {
+    a: CUtensorMap,
+    b: CUtensorMap,
+    c: [CUtensorMap; 3],
+    out: PartParam,
+    parts: [PartParam; 4],
+    partial: u64,
+    flags: u64,
+    m: i32,
+    n: i32,
+    k: i32,
+    tiles_m: i32,
+    tiles_n: i32,
+    group: i32,
+    whole: i32,
+    shared: i32,
+    second: i32,
+    z_a: i32,
+    z_b: i32,
+    alpha: f32,
+}
+
+/// How a product falls to the blocks of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shares {
+    grid: u32,
+    tiles_m: i32,
+    tiles_n: i32,
+    group: i32,
+    whole: i32,
+    shared: i32,
+}
+
+/// A kernel and a product of a certain shape.
+#[derive(Debug, Clone)]
+pub struct Gemm {
+    /// What was compiled.
+    pub config: Config,
+    product: Product,
+    kernel: Arc<Kernel>,
+    shares: Shares,
+}
+
+/// Blocks of K below which no part of a tile is worth leaving and taking.
+const LEAST_BLOCKS: i64 = 4;
+
+impl Shares {
+    /// `m` and `n` are the kernel's.
+    fn of(config: &Config, (m, n, k, batch): (u64, u64, u64, u64), multiprocessors: u32) -> Result<Shares, CudaError> {
+        let cluster = config.cluster;
+        let tiles_m = m.div_ceil(u64::from(config.tile.m * cluster));
+        let tiles_n = n.div_ceil(u64::from(config.written()));
+        let tiles = tiles_m.checked_mul(tiles_n).and_then(|tiles| tiles.checked_mul(batch));
+        let most = i32::MAX as u64 / 8;
+        let blocks = k.div_ceil(BLOCK_K);
+        let tiles = tiles.filter(|tiles| tiles.saturating_mul(blocks.max(1)) < most);
+        let tiles = tiles.ok_or_else(|| CudaError::Refused("more tiles than a kernel can count".into()))?;
+        let at_once = u64::from(multiprocessors / cluster).max(1);
+        let (clusters, shared) = match config.schedule {
+            Schedule::DataParallel | Schedule::SplitK(_) => (tiles, 0),
+            Schedule::Persistent => (tiles.min(at_once), 0),
+            Schedule::StreamK => {
+                let rest = tiles % at_once;
+                let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
+                let worth = (shared * blocks) as i64 / LEAST_BLOCKS;
+                (if tiles >= at_once { at_once } else { at_once.min(worth.max(tiles as i64) as u64) }, shared)
+            }
+        };
+        let per_cluster = u64::from(cluster * config.split());
+        Ok(Shares {
+            grid: (clusters * per_cluster) as u32,
+            tiles_m: tiles_m as i32,
+            tiles_n: tiles_n as i32,
+            group: group(config, tiles_m, at_once) as i32,
+            whole: (tiles - shared) as i32,
+            shared: shared as i32,
+        })
+    }
+}
+
+/// Tiles down M in a band: those in flight should read as few rows of a and b as possible.
+fn group(config: &Config, tiles_m: u64, at_once: u64) -> u64 {
+    let rows = u64::from(config.tile.m * config.cluster);
+    let read = |group: &u64| group * rows + at_once.div_ceil(*group) * u64::from(config.tile.n);
+    (1..=16.min(tiles_m.max(1))).min_by_key(read).unwrap_or(1)
+}
+
+/// Kernels that have been loaded, by device and what they are.
+fn kernel(device: &Arc<Device>, config: &Config) -> Result<Arc<Kernel>, CudaError> {
+    type Loaded = HashMap<(usize, Config), Arc<Kernel>>;
+    static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
+    let key = (Arc::as_ptr(device).addr(), *config);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let loaded = loaded.get_or_insert_default();
+    if let Some(kernel) = loaded.get(&key) {
+        return Ok(kernel.clone());
+    }
+    let cubin = config.compile(false)?.cubin;
+    let kernel = Arc::new(Kernel::load(device, &cubin, "gemm", config.shared())?);
+    loaded.insert(key, kernel.clone());
+    Ok(kernel)
+}
+
+impl Config {
+    /// Compiles the kernel, or takes it from the disk unless it is wanted `anew`.
+    pub fn compile(&self, anew: bool) -> Result<crate::nvrtc::Compiled, CudaError> {
+        self.check()?;
+        let wgmma = self.wgmma();
+        let headers = [HEADERS.as_slice(), &[("wgmma.cuh", wgmma.as_str())]].concat();
+        compile(TEXT, &headers, "sm_90a", &self.defines(), anew)
+    }
+}
+
+impl Gemm {
+    /// Compiles, or finds, the kernel.
+    pub fn new(device: &Arc<Device>, config: Config, product: Product) -> Result<Gemm, CudaError> {
+        let Product { batch, m, n, k } = product;
+        let sides = if config.turned { (n, m, k, batch) } else { (m, n, k, batch) };
+        let shares = Shares::of(&config, sides, device.properties.multiprocessors)?;
+        Ok(Gemm { config, product, kernel: kernel(device, &config)?, shares })
+    }
+
+    /// Puts a run on the stream.
+    ///
+    /// # Safety
+    /// Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
+    /// stream's device until the stream has done the work; those of the result are touched by nobody else, and overlap
+    /// nothing. The scratch is of this stream alone.
+    pub unsafe fn launch(&self, stream: &Stream, operands: &Operands, scratch: &Scratch) -> Result<(), CudaError> {
+        let Product { batch, m, n, .. } = self.product;
+        if batch == 0 || m == 0 || n == 0 {
+            return Ok(());
+        }
+        let params = self.params(operands, scratch)?;
+        // SAFETY: the kernel takes these parameters; the rest is the caller's.
+        unsafe { self.kernel.launch(stream, self.shares.grid, THREADS, &params, true) }
+    }
+
+    fn params(&self, operands: &Operands, scratch: &Scratch) -> Result<Params, CudaError> {
+        let (config, Product { batch, m, n, k }) = (&self.config, self.product);
+        let halves = if config.gate == Gate::First { 2 } else { 1 };
+        // The kernel's a is [m, K], its b [n, K].
+        let (mut a, mut b) = (operands.a, operands.b.transposed());
+        let (mut rows_a, mut rows_b) = (m, n);
+        if config.turned {
+            ((a, b), (rows_a, rows_b)) = ((b, a), (rows_b, rows_a));
+        }
+        let tile = config.tile;
+        let half_b = tile.n / config.cluster.max(halves);
+        let a_map = operand(config.dtype, a, (rows_a, k, batch), config.layouts.a_mn, tile.m)?;
+        let b_map = operand(config.dtype, b, (rows_b * u64::from(halves), k, batch), config.layouts.b_mn, half_b)?;
+        let mut c = [CUtensorMap { opaque: [0; 16] }; 3];
+        if !config.output.direct && config.split() == 1 {
+            for (map, size) in c.iter_mut().zip(out_boxes(config)) {
+                *map = result(config.output.dtype, operands.out, (m, n, batch), size)?;
+            }
+        }
+        let part = |matrix: Matrix| {
+            let Matrix { address, row, col, batch } = matrix;
+            PartParam { first: address, row, col, batch }
+        };
+        let z = |matrix: Matrix| i32::from(batch > 1 && matrix.batch != 0);
+        let shares = self.shares;
+        Ok(Params {
+            a: a_map,
+            b: b_map,
+            c,
+            out: part(operands.out),
+            parts: operands.parts.map(|matrix| matrix.map_or_else(PartParam::default, part)),
+            partial: scratch.partial.address(),
+            flags: scratch.flags.address(),
+            m: rows_a as i32,
+            n: rows_b as i32,
+            k: k as i32,
+            tiles_m: shares.tiles_m,
+            tiles_n: shares.tiles_n,
+            group: shares.group,
+            whole: shares.whole,
+            shared: shares.shared,
+            second: n as i32,
+            z_a: z(a),
+            z_b: z(b),
+            alpha: operands.alpha,
+        })
+    }
+}
+
+/// Boxes (columns, rows) of the result that leave a block: of 64, 32 and 16 columns by the 16 rows of a warp; of 32 and 16
+/// of f32; turned ones of 64 columns, by 64 tokens and by the rest of them.
+fn out_boxes(config: &Config) -> Vec<(u32, u32)> {
+    match config.output.dtype {
+        _ if config.turned => vec![(64, 64), (64, (config.tile.n % 64).max(8))],
+        DType::F32 => vec![(32, 16), (16, 16)],
+        _ => vec![(64, 16), (32, 16), (16, 16)],
+    }
+}
+
+/// The result in boxes.
+fn result(
+    dtype: DType,
+    matrix: Matrix,
+    (rows, cols, batch): (u64, u64, u64),
+    (box_cols, box_rows): (u32, u32),
+) -> Result<CUtensorMap, CudaError> {
+    let swizzle = Swizzle::of_row(box_cols * dtype.bytes() as u32);
+    let swizzle = swizzle.filter(|_| (matrix.col == 1 || cols == 1) && matrix.row >= 0 && matrix.batch >= 0);
+    let swizzle = swizzle.ok_or_else(|| CudaError::Refused("the result does not lie row by row".into()))?;
+    let (row, next) = (matrix.row as u64, matrix.batch as u64);
+    TensorBox { dtype, address: matrix.address, cols, rows, batch, row, next, box_cols, box_rows, swizzle }.encode()
+}
+
+/// An operand \[rows, K\] whose k is contiguous, or whose rows are (`mn`).
+fn operand(
+    dtype: DType,
+    matrix: Matrix,
+    (rows, k, batch): (u64, u64, u64),
+    mn: bool,
+    box_rows: u32,
+) -> Result<CUtensorMap, CudaError> {
+    let (cols, rows, step, stride, box_rows) = match mn {
+        false => (k, rows, matrix.col, matrix.row, box_rows),
+        true => (rows, k, matrix.row, matrix.col, BLOCK_K as u32),
+    };
+    let contiguous = step == 1 || cols <= 1;
+    if !contiguous || (stride < 0 && rows > 1) || matrix.batch < 0 {
+        return Err(CudaError::Refused("an operand is laid out in a way TMA does not take".into()));
+    }
+    let batch = if matrix.batch == 0 { 1 } else { batch };
+    TensorBox {
+        dtype,
+        address: matrix.address,
+        // Of a K of nothing no box is loaded, but the map must be one.
+        cols: cols.max(1),
+        rows: rows.max(1),
+        batch,
+        row: stride as u64,
+        next: matrix.batch as u64,
+        box_cols: BLOCK_K as u32,
+        box_rows,
+        swizzle: Swizzle::B128,
+    }
+    .encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemwright_core::KernelTile;
+
+    fn shares(schedule: Schedule, cluster: u32, sides: (u64, u64, u64, u64)) -> Shares {
+        let tile = KernelTile::named("128x256").unwrap();
+        let config = Config { cluster, ..Config::new(tile, schedule, false) };
+        Shares::of(&config, sides, 132).unwrap()
+    }
+
+    #[test]
+    fn grids_of_the_schedules() {
+        let square = (4096, 4096, 4096, 1);
+        assert_eq!(shares(Schedule::DataParallel, 1, square).grid, 512);
+        let persistent = shares(Schedule::Persistent, 2, square);
+        assert_eq!((persistent.grid, persistent.whole, persistent.shared), (132, 256, 0));
+        // 512 tiles: three whole turns and 116 more; one whole turn is cut with them.
+        let stream = shares(Schedule::StreamK, 1, square);
+        assert_eq!((stream.grid, stream.whole, stream.shared), (132, 264, 248));
+        assert_eq!(shares(Schedule::SplitK(4), 1, (128, 2560, 8192, 1)).grid, 40);
+        // A few tiles with a long K go to everyone; with a short one only to as many as have enough to do.
+        assert_eq!(shares(Schedule::StreamK, 1, (128, 256, 64 * 1000, 1)).grid, 132);
+        assert_eq!(shares(Schedule::StreamK, 1, (128, 256, 64 * 40, 1)).grid, 10);
+    }
+
+    #[test]
+    fn parameters_lie_as_the_kernel_has_them() {
+        assert_eq!(std::mem::offset_of!(Params, out), 640);
+        assert_eq!(std::mem::offset_of!(Params, parts), 672);
+        assert_eq!(std::mem::offset_of!(Params, partial), 800);
+        assert_eq!(std::mem::offset_of!(Params, m), 816);
+        assert_eq!(size_of::<Params>(), 896);
+    }
+}

@@ -1,0 +1,28 @@
+//! Matrix products on NVIDIA GPUs by kernels of our own.
+//!
+//! The texts in `kernels/` are compiled when they are needed ([`compile`]) and kept on disk; a [`Config`] says what is
+//! compiled in, a [`Gemm`] is a kernel on a device with the matrices of a product, ready to be put on a [`Stream`].
+//! Nothing of CUDA is linked: where it is missing, [`Absent`] says what and how to get it.
+
+mod cache;
+mod config;
+mod driver;
+mod error;
+mod gemm;
+mod library;
+mod nvrtc;
+mod tensor_map;
+mod tools;
+mod walk;
+mod wgmma;
+
+pub use cache::folder as cache_folder;
+pub use config::{Config, Gate, Layouts, Output};
+pub use driver::{Device, Event, Graph, Kernel, Memory, Properties, Stream};
+pub use error::{Absent, CudaError};
+pub use gemm::{Gemm, Matrix, Operands, Scratch};
+pub use library::{Wanted, open as open_library};
+pub use nvrtc::{Compiled, compile, compiler_version};
+pub use tensor_map::{BoxError, Swizzle, TensorBox};
+pub use tools::{Expected, Tools};
+pub use walk::{Order, Piece, Place, Walk};

@@ -1,0 +1,195 @@
+//! Candidates on a GPU, window by window: a window is a graph of as many products as take a millisecond and a half,
+//! over operands that no cache holds together. At full clocks there is a pause before each; sustained there is none, and
+//! the card runs at the power it may draw.
+
+use super::queue::CudaQueue;
+use crate::bench::Times;
+use crate::candidate::{Candidate, Operand, Operands, Plan, Region};
+use crate::epilogue::Parts;
+use crate::problem::{Layout, Problem};
+use gemwright_cuda::{CudaError, Event, Graph, Memory, Tools};
+use std::time::Duration;
+
+/// How it is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Method {
+    /// Windows of every candidate.
+    pub rounds: usize,
+    /// Seconds of a window.
+    pub window: f64,
+    /// Before every window.
+    pub pause: Duration,
+}
+
+impl Method {
+    /// At full clocks.
+    pub const BURST: Method = Method { rounds: 7, window: 1.5e-3, pause: Duration::from_millis(8) };
+    /// At the power limit.
+    pub const SUSTAINED: Method = Method { rounds: 7, window: 4e-3, pause: Duration::ZERO };
+}
+
+/// Bytes that the operands of one window come to at least.
+const BEYOND_CACHE: usize = 256 << 20;
+/// Sets of operands at most.
+const MOST_SETS: usize = 64;
+/// Products of a window at most.
+const MOST_PRODUCTS: usize = 1500;
+
+/// Operands in turns.
+struct Set {
+    a: Memory,
+    b: Memory,
+    out: Memory,
+    parts: Parts<Memory>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Seconds of a product, of each candidate in its windows.
+    pub times: Vec<Times>,
+    /// Candidates that refused, with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+fn elements(layout: &Layout, batch: u64, rows: u64, cols: u64) -> usize {
+    layout.reach(batch, rows, cols).map_or(0, |(least, most)| (most - least + 1) as usize)
+}
+
+fn first(layout: &Layout, batch: u64, rows: u64, cols: u64) -> usize {
+    layout.reach(batch, rows, cols).map_or(0, |(least, _)| (-least) as usize)
+}
+
+fn operand(memory: &Memory, first: usize) -> Operand {
+    let address = std::ptr::without_provenance_mut(memory.address() as usize);
+    Operand { region: Region { address, bytes: memory.bytes() }, first }
+}
+
+/// Sets of random operands for a problem.
+fn sets(problem: &Problem, queue: &CudaQueue, tools: &Tools, most: usize) -> Result<Vec<Set>, CudaError> {
+    let p = problem.product;
+    let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
+    let a = elements(&problem.a, p.batch, p.m, p.k) * bytes;
+    let b = elements(&problem.b, p.batch, p.k, p.n) * bytes;
+    let out = elements(&problem.out, p.batch, p.m, p.n) * out_bytes;
+    let count = BEYOND_CACHE.div_ceil((a + b + out).max(1)).clamp(1, most);
+    let device = queue.stream.device();
+    let filled = |bytes: usize, dtype, seed: u64| {
+        let memory = Memory::new(device, bytes)?;
+        tools.fill(&queue.stream, &memory, dtype, seed, 1.0)?;
+        Ok::<Memory, CudaError>(memory)
+    };
+    (0..count as u64)
+        .map(|i| {
+            let mut parts: Parts<Memory> = Parts::default();
+            for (part, layout) in parts.iter_mut().zip(&problem.epilogue.parts) {
+                if let Some(layout) = layout {
+                    let bytes = elements(layout, p.batch, p.m, p.n) * out_bytes;
+                    *part = Some(filled(bytes, problem.out_dtype, i * 8 + 3)?);
+                }
+            }
+            Ok(Set {
+                a: filled(a, problem.dtype, i * 8)?,
+                b: filled(b, problem.dtype, i * 8 + 1)?,
+                out: filled(out, problem.out_dtype, i * 8 + 2)?,
+                parts,
+            })
+        })
+        .collect()
+}
+
+impl Set {
+    fn operands(&self, problem: &Problem) -> Operands {
+        let p = problem.product;
+        let mut operands = Operands::new(
+            operand(&self.a, first(&problem.a, p.batch, p.m, p.k)),
+            operand(&self.b, first(&problem.b, p.batch, p.k, p.n)),
+            operand(&self.out, first(&problem.out, p.batch, p.m, p.n)),
+        );
+        for ((part, memory), layout) in operands.parts.iter_mut().zip(&self.parts).zip(&problem.epilogue.parts) {
+            *part =
+                memory.as_ref().zip(*layout).map(|(memory, layout)| operand(memory, first(&layout, p.batch, p.m, p.n)));
+        }
+        operands
+    }
+}
+
+/// A candidate with its window.
+struct Entry {
+    times: Times,
+    graph: Graph,
+    products: usize,
+    _plan: Box<dyn Plan>,
+}
+
+/// Measures a problem with every candidate that takes it, by each method in turn: as many results as methods.
+pub fn measure(
+    problem: &Problem,
+    candidates: &[&dyn Candidate],
+    queue: &CudaQueue,
+    tools: &Tools,
+    methods: &[Method],
+) -> Result<Vec<Measured>, CudaError> {
+    let sets = sets(problem, queue, tools, MOST_SETS)?;
+    let events = [Event::new(queue.stream.device())?, Event::new(queue.stream.device())?];
+    let [before, after] = &events;
+    let mut all = Vec::new();
+    for method in methods {
+        let mut left_out = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        for candidate in candidates {
+            let plan = match candidate.prepare(problem) {
+                Ok(plan) => plan,
+                Err(why) => {
+                    left_out.push((candidate.name().to_string(), why.to_string()));
+                    continue;
+                }
+            };
+            let run = |count: usize| {
+                for i in 0..count {
+                    let operands = sets[i % sets.len()].operands(problem);
+                    // SAFETY: the sets have room for every element and live longer than the stream's work.
+                    unsafe { plan.run(queue, &operands, Region::NONE) }
+                        .map_err(|why| CudaError::Refused(why.to_string()))?;
+                }
+                Ok::<(), CudaError>(())
+            };
+            // Loaded, and about how long it takes.
+            let tried = run(1).and_then(|()| queue.stream.synchronize()).and_then(|()| {
+                before.record(&queue.stream)?;
+                run(3)?;
+                after.record(&queue.stream)?;
+                after.seconds_since(before)
+            });
+            let taken = match tried {
+                Ok(taken) => taken / 3.0,
+                Err(why) => {
+                    left_out.push((candidate.name().to_string(), why.to_string()));
+                    continue;
+                }
+            };
+            let products = ((method.window / taken.max(1e-7)).ceil() as usize).clamp(1, MOST_PRODUCTS);
+            // Whole turns of the operands.
+            let products = products.next_multiple_of(sets.len());
+            let graph = queue.stream.capture(|| run(products))?;
+            let times = Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() };
+            entries.push(Entry { times, graph, products, _plan: plan });
+        }
+        // The first round is not counted.
+        for round in 0..=method.rounds {
+            for entry in &mut entries {
+                std::thread::sleep(method.pause);
+                before.record(&queue.stream)?;
+                // SAFETY: sets and plan are still here.
+                unsafe { entry.graph.launch(&queue.stream)? };
+                after.record(&queue.stream)?;
+                let seconds = after.seconds_since(before)? / entry.products as f64;
+                if round > 0 {
+                    entry.times.values.push(seconds);
+                }
+            }
+        }
+        all.push(Measured { times: entries.into_iter().map(|entry| entry.times).collect(), left_out });
+    }
+    Ok(all)
+}

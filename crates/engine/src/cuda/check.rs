@@ -1,0 +1,200 @@
+//! Our kernels held against sums in double precision: every tile and schedule, edges, layouts, batches, epilogues; three
+//! runs over poison must give the same bits and touch nothing beside.
+
+use super::own::OwnCuda;
+use super::queue::CudaQueue;
+use crate::candidate::{Candidate, Operand, Operands, Region};
+use crate::epilogue::{Epilogue, Part};
+use crate::problem::{Layout, Problem};
+use gemwright_core::{Activation, DType, KernelChoice, Product};
+use gemwright_cuda::{CudaError, Device, Expected, Matrix, Memory, Tools};
+use std::sync::Arc;
+
+/// A kernel and a problem.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Case {
+    pub choice: Option<KernelChoice>,
+    pub problem: Problem,
+}
+
+/// What became of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The largest difference, in units of what may be.
+    Right(f64),
+    /// The kernel does not take it.
+    Refused(String),
+    /// Why not.
+    Wrong(String),
+}
+
+/// Bytes behind a result that must stay as they are.
+const GUARD: usize = 1 << 16;
+/// Elements that are looked at, of a large result.
+const SAMPLES: u64 = 65_536;
+
+/// Runs a case three times over poison and holds it against sums in double precision.
+pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools) -> Result<Verdict, CudaError> {
+    let problem = &case.problem;
+    let p = problem.product;
+    let own = OwnCuda::new(device, case.choice);
+    let plan = match own.prepare(problem) {
+        Ok(plan) => plan,
+        Err(why) => return Ok(Verdict::Refused(why.to_string())),
+    };
+    let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
+    let count =
+        |layout: &Layout, rows, cols| layout.reach(p.batch, rows, cols).map_or(0, |(_, most)| most as usize + 1);
+    let filled = |count: usize, dtype, seed| {
+        let memory = Memory::new(device, count.max(1) * if dtype == problem.dtype { bytes } else { out_bytes })?;
+        tools.fill(&queue.stream, &memory, dtype, seed, 1.0)?;
+        Ok::<Memory, CudaError>(memory)
+    };
+    let a = filled(count(&problem.a, p.m, p.k), problem.dtype, 1)?;
+    let b = filled(count(&problem.b, p.k, p.n), problem.dtype, 2)?;
+    let span = count(&problem.out, p.m, p.n);
+    let before = filled(span, problem.out_dtype, 3)?;
+    let out = Memory::new(device, span * out_bytes + GUARD)?;
+    let mut parts = [const { None::<Memory> }; 4];
+    for (part, layout) in parts.iter_mut().zip(&problem.epilogue.parts) {
+        if let Some(layout) = layout {
+            *part = Some(filled(count(layout, p.m, p.n), problem.out_dtype, 4)?);
+        }
+    }
+    let at = |memory: &Memory| {
+        let address = std::ptr::without_provenance_mut(memory.address() as usize);
+        Operand::at_start(Region { address, bytes: memory.bytes() })
+    };
+    let mut operands = Operands::new(at(&a), at(&b), at(&out));
+    for (operand, memory) in operands.parts.iter_mut().zip(&parts) {
+        *operand = memory.as_ref().map(at);
+    }
+    let adds = problem.beta != 0.0;
+    let mut sums = Vec::new();
+    for _ in 0..3 {
+        out.fill(0, out.bytes(), 0xff, &queue.stream)?;
+        if adds {
+            let mut host = vec![0; span * out_bytes];
+            before.read(0, &mut host, &queue.stream)?;
+            out.write(0, &host, &queue.stream)?;
+        }
+        // SAFETY: every operand has as many elements as its layout reaches, and lives until the stream is waited for.
+        if let Err(why) = unsafe { plan.run(queue, &operands, Region::NONE) } {
+            return Ok(Verdict::Wrong(why.to_string()));
+        }
+        queue.stream.synchronize()?;
+        let (nans, sum) = tools.scan(&queue.stream, &out, problem.out_dtype, 0, span as u64)?;
+        let (guard, _) =
+            tools.scan(&queue.stream, &out, DType::F32, (span * out_bytes).div_ceil(4) as u64, GUARD as u64 / 4 - 1)?;
+        // What lies between rows stays poison.
+        let holes = span as u64 - (p.batch * p.m * p.n);
+        if nans != holes && !adds {
+            return Ok(Verdict::Wrong(format!("{nans} NaNs of {holes} places that are not the result's")));
+        }
+        if guard != GUARD as u64 / 4 - 1 {
+            return Ok(Verdict::Wrong("written past the end".into()));
+        }
+        sums.push(sum);
+    }
+    if sums.iter().any(|sum| *sum != sums[0]) {
+        return Ok(Verdict::Wrong("three runs, not the same bits".into()));
+    }
+    let matrix = |memory: &Memory, layout: &Layout| Matrix {
+        address: memory.address(),
+        row: layout.row,
+        col: layout.col,
+        batch: layout.batch,
+    };
+    let mut expected_parts = [None; 4];
+    for ((part, memory), layout) in expected_parts.iter_mut().zip(&parts).zip(&problem.epilogue.parts) {
+        *part = memory.as_ref().zip(layout.as_ref()).map(|(memory, layout)| matrix(memory, layout));
+    }
+    let expected = Expected {
+        product: p,
+        operands: gemwright_cuda::Operands {
+            a: matrix(&a, &problem.a),
+            b: matrix(&b, &problem.b),
+            out: matrix(&out, &problem.out),
+            parts: expected_parts,
+            alpha: problem.alpha as f32,
+        },
+        dtype: problem.dtype,
+        out_dtype: problem.out_dtype,
+        activation: problem.epilogue.activation,
+        gated: false,
+        before: adds.then(|| matrix(&before, &problem.out)),
+    };
+    // SAFETY: every operand has as many elements as its layout reaches.
+    let worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
+    Ok(if worst <= 1.0 { Verdict::Right(worst) } else { Verdict::Wrong(format!("{worst:.3} times what may be")) })
+}
+
+/// Every tile and schedule on shapes around its edges, layouts and batches, types, factors and epilogues on a few.
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    for choice in KernelChoice::all() {
+        let (m, n) = (u64::from(choice.tile.m), u64::from(choice.tile.n));
+        let (m, n) = if choice.turned { (n, m) } else { (m, n) };
+        let pad = |x: u64| x.next_multiple_of(8);
+        for (rows, cols, k) in [(m, pad(n), 64), (m + 1, pad(n) + 8, 200), (3 * m - 5, pad(2 * n - 8), 1096)] {
+            all.push(Case { choice: Some(choice), problem: Problem::linear(rows, cols, k, DType::Bf16) });
+        }
+    }
+    let some = [
+        "128x256-persistent",
+        "128x128p-persistent",
+        "128x176-stream-k",
+        "128x128p-stream-k",
+        "256x128-pair-stream-k",
+        "128x256-pair-persistent",
+        "64x32p-turned-split-k2",
+        "128x64-turned-split-k4",
+        "64x16p-turned-stream-k",
+        "128x192-turned-persistent",
+        "64x64p-split-k8",
+    ];
+    for choice in some.into_iter().filter_map(KernelChoice::named).map(Some).chain([None]) {
+        let mut push = |problem: Problem| all.push(Case { choice, problem });
+        for (m, n, k) in
+            [(264, 520, 328), (8, 1000, 4096), (1024, 1536, 512), (1, 8, 8), (7, 24, 0), (512, 264, 20_000)]
+        {
+            let bf16 = DType::Bf16;
+            let plain = Problem::linear(m, n, k, bf16);
+            push(plain);
+            push(Problem::new(m, n, k, bf16));
+            push(Problem::grad_weight(m, n, k, bf16));
+            push(Problem { a: Layout::column_major(m, k), ..plain });
+            push(Problem { out: Layout::column_major(m, n), ..plain });
+            push(Problem { out: Layout { row: n as i64 + 3, col: 1, batch: 0 }, ..plain });
+            push(Problem { out: Layout { row: n as i64 + 8, col: 1, batch: 0 }, alpha: -0.75, ..plain });
+            push(Problem { out_dtype: DType::F32, ..plain });
+            push(Problem { out_dtype: DType::F32, beta: 1.0, ..Problem::grad_weight(m, n, k, bf16) });
+            push(Problem { beta: 1.0, ..plain });
+            push(Problem::linear(m, n, k, DType::F16));
+            push(Problem { product: Product { batch: 3, m, n, k }, ..plain });
+            let shared = Layout { batch: 0, ..plain.b };
+            push(Problem { product: Product { batch: 3, m, n, k }, b: shared, ..plain });
+            for activation in Activation::ALL {
+                let bias = Layout { row: 0, col: 1, batch: 0 };
+                push(Problem { epilogue: Epilogue::default().with(Part::Bias, bias).activated(activation), ..plain });
+            }
+            let parts = Epilogue::default()
+                .with(Part::Scale, Layout { row: 1, col: 0, batch: 0 })
+                .with(Part::Times, Layout::row_major(m, n))
+                .with(Part::Residual, Layout::row_major(m, n));
+            push(Problem { epilogue: parts.activated(Activation::Silu), ..plain });
+        }
+    }
+    all
+}
+
+/// Checks cases one after the other; `told` hears of each. The first wrong one that ends the device ends it all.
+pub fn check_all(cases: &[Case], device: &Arc<Device>, told: &mut dyn FnMut(&Case, &Verdict)) -> Result<(), CudaError> {
+    let (queue, tools) = (CudaQueue::new(device)?, Tools::new(device)?);
+    for case in cases {
+        let verdict = check(case, device, &queue, &tools)?;
+        told(case, &verdict);
+    }
+    Ok(())
+}

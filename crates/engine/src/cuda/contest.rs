@@ -1,0 +1,86 @@
+//! Ours beside the vendor's on one problem: the kernel that the cost model picks, others of ours that it ranks next, and
+//! cuBLASLt's default beside the best of its proposals.
+
+use super::bench::{Measured, Method, measure};
+use super::choose::choices;
+use super::cublaslt::{CublasLt, PROPOSALS};
+use super::own::OwnCuda;
+use super::queue::CudaQueue;
+use crate::bench::Times;
+use crate::candidate::Candidate;
+use crate::problem::Problem;
+use gemwright_core::KernelChoice;
+use gemwright_cuda::{CudaError, Device, Tools};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who takes part.
+pub struct Field<'a> {
+    #[allow(missing_docs)]
+    pub device: &'a Arc<Device>,
+    #[allow(missing_docs)]
+    pub queue: &'a CudaQueue,
+    #[allow(missing_docs)]
+    pub tools: &'a Tools,
+    /// The vendor's library, where it is here.
+    pub vendor: Option<&'a CublasLt>,
+    /// Kernels of ours; where there are none, the one that the cost model picks and so many that it ranks next.
+    pub kernels: &'a [KernelChoice],
+    /// How many that is.
+    pub next: usize,
+}
+
+/// A look at each of the vendor's proposals.
+const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_millis(2) };
+
+/// What came out, for each method; the first of ours is the one that was picked.
+pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
+    let picked: Vec<KernelChoice> = match field.kernels {
+        [] => choices(problem, &field.device.properties)
+            .into_iter()
+            .take(1 + field.next)
+            .map(|(choice, _)| choice)
+            .collect(),
+        forced => forced.to_vec(),
+    };
+    let own: Vec<OwnCuda> = picked.into_iter().map(|choice| OwnCuda::new(field.device, Some(choice))).collect();
+    let proposals: Vec<CublasLt> = match field.vendor {
+        Some(vendor) => (0..PROPOSALS).map(|i| if i == 0 { vendor.again() } else { vendor.proposal(i) }).collect(),
+        None => Vec::new(),
+    };
+    let mut all: Vec<&dyn Candidate> = own.iter().map(|own| own as &dyn Candidate).collect();
+    if !proposals.is_empty() {
+        let looked: Vec<&dyn Candidate> = proposals.iter().map(|lt| lt as &dyn Candidate).collect();
+        let looked = measure(problem, &looked, field.queue, field.tools, &[LOOK])?.remove(0).times;
+        let best =
+            looked.iter().min_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5))).map(|times| times.name.clone());
+        let wanted = |lt: &&CublasLt| lt.name() == proposals[0].name() || Some(lt.name()) == best.as_deref();
+        all.extend(proposals.iter().filter(wanted).map(|lt| lt as &dyn Candidate));
+    }
+    measure(problem, &all, field.queue, field.tools, methods)
+}
+
+impl Measured {
+    /// A candidate's times.
+    pub fn of(&self, name: &str) -> Option<&Times> {
+        self.times.iter().find(|times| times.name == name)
+    }
+
+    /// The one of ours that was picked.
+    pub fn picked(&self) -> Option<&Times> {
+        self.times.iter().find(|times| times.own)
+    }
+
+    /// The best of ours, or of the others, by median.
+    pub fn best(&self, own: bool) -> Option<&Times> {
+        let all = self.times.iter().filter(|times| times.own == own);
+        all.min_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5)))
+    }
+}
+
+/// How much faster one is than another: the median over the windows of the paired ratio.
+pub fn ratio(one: &Times, other: &Times) -> f64 {
+    let mut ratios: Vec<f64> = one.values.iter().zip(&other.values).map(|(x, y)| y / x).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,15 @@
+//! Products on an NVIDIA GPU: our kernels and cuBLASLt on one stream, chosen, checked and measured.
+
+pub mod bench;
+mod check;
+mod choose;
+pub mod contest;
+mod cublaslt;
+mod own;
+mod queue;
+
+pub use check::{Case, Verdict, cases, check, check_all};
+pub use choose::{choices, choose};
+pub use cublaslt::CublasLt;
+pub use own::OwnCuda;
+pub use queue::CudaQueue;

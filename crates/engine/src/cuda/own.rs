@@ -1,0 +1,180 @@
+//! Our kernels as a candidate: problems turned into what kernels take.
+
+use super::choose::choose;
+use super::queue::{CudaQueue, matrix};
+use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
+use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
+use crate::problem::{Layout, Problem};
+use gemwright_core::{DType, KernelChoice, Product};
+use gemwright_cuda::{Config, Device, Gate, Gemm, Layouts, Output};
+use std::sync::Arc;
+
+const CONTRACT: Contract = Contract {
+    dtypes: &[
+        (DType::Bf16, DType::Bf16),
+        (DType::Bf16, DType::F32),
+        (DType::F16, DType::F16),
+        (DType::F16, DType::F32),
+    ],
+    strides: Strides::Tma,
+    largest: 1 << 30,
+    batches: true,
+    prepacks: &[],
+    determinism: Determinism::Always,
+    denormals: true,
+    fusion: Fusion::Fused,
+};
+
+/// Our kernels on a device.
+pub struct OwnCuda {
+    device: Arc<Device>,
+    /// Always this one, rather than what the cost model picks.
+    forced: Option<KernelChoice>,
+    name: String,
+}
+
+impl OwnCuda {
+    /// The kernel that the cost model picks for each problem, or always the one that is forced.
+    pub fn new(device: &Arc<Device>, forced: Option<KernelChoice>) -> OwnCuda {
+        let name = forced.map_or_else(|| "own.sm90".to_string(), |choice| format!("own.{choice}"));
+        OwnCuda { device: device.clone(), forced, name }
+    }
+
+    /// What is compiled for a problem.
+    pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
+        CONTRACT.admits(problem)?;
+        let problem = rows_out(problem);
+        let choice = match self.forced {
+            Some(choice) => choice,
+            None => choose(&problem, &self.device.properties).ok_or_else(|| Refusal::Library("no tile fits".into()))?,
+        };
+        let config = config(&problem, &choice)?;
+        config.check().map_err(|why| Refusal::Library(why.to_string()))?;
+        Ok(config)
+    }
+}
+
+impl Candidate for OwnCuda {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn origin(&self) -> String {
+        format!("gemwright {} on {}", env!("CARGO_PKG_VERSION"), self.device.properties.name)
+    }
+
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn is_own(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        let config = self.config(problem)?;
+        let rows = rows_out(problem);
+        let gemm = Gemm::new(&self.device, config, rows.product).map_err(|why| Refusal::Library(why.to_string()))?;
+        let swapped = rows.product != problem.product || rows.out != problem.out;
+        Ok(Box::new(OwnPlan { problem: *problem, rows, swapped, gemm }))
+    }
+}
+
+struct OwnPlan {
+    problem: Problem,
+    /// With the result row by row.
+    rows: Problem,
+    swapped: bool,
+    gemm: Gemm,
+}
+
+impl Plan for OwnPlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
+        let queue = CudaQueue::of(queue)?;
+        let rows = &self.rows;
+        let (a, b) = if self.swapped { (&operands.b, &operands.a) } else { (&operands.a, &operands.b) };
+        let (bytes, out_bytes) = (rows.dtype.bytes(), rows.out_dtype.bytes());
+        let out = matrix(&operands.out, &rows.out, out_bytes);
+        let mut parts = [None; 4];
+        for ((part, layout), operand) in parts.iter_mut().zip(&rows.epilogue.parts).zip(&operands.parts) {
+            *part = layout.as_ref().zip(operand.as_ref()).map(|(layout, operand)| matrix(operand, layout, out_bytes));
+        }
+        if adds_by_residual(rows) {
+            parts[3] = Some(out);
+        }
+        let told = gemwright_cuda::Operands {
+            a: matrix(a, &rows.a, bytes),
+            b: matrix(b, &rows.b, bytes),
+            out,
+            parts,
+            alpha: rows.alpha as f32,
+        };
+        // SAFETY: the caller's promises are those of the kernel; the scratch is the queue's, whose stream is one.
+        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch) }
+            .map_err(|why| RunError::Library(why.to_string()))
+    }
+}
+
+/// The same problem with the result's rows contiguous: a transposed one has its operands swapped.
+fn rows_out(problem: &Problem) -> Problem {
+    let p = problem.product;
+    if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 {
+        return *problem;
+    }
+    let turned = |layout: Layout| Layout { row: layout.col, col: layout.row, ..layout };
+    let mut epilogue = problem.epilogue;
+    epilogue.parts = epilogue.parts.map(|part| part.map(turned));
+    Problem {
+        product: Product { m: p.n, n: p.m, ..p },
+        a: turned(problem.b),
+        b: turned(problem.a),
+        out: turned(problem.out),
+        epilogue,
+        ..*problem
+    }
+}
+
+/// What a result of 16 bits has is added as a residual: each element is read by the thread that writes it.
+fn adds_by_residual(problem: &Problem) -> bool {
+    problem.beta == 1.0 && problem.out_dtype != DType::F32
+}
+
+/// What is compiled for a problem whose result lies row by row.
+fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
+    let p = problem.product;
+    let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
+    let (a_mn, b_mn) = if choice.turned { (b_mn, a_mn) } else { (a_mn, b_mn) };
+    let adds = problem.beta != 0.0;
+    if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
+        return Err(Refusal::Factor);
+    }
+    // TMA writes rows that begin on multiples of 16 bytes.
+    let per = 16 / problem.out_dtype.bytes() as i64;
+    let aligned = problem.out.col == 1 && problem.out.row % per == 0 && problem.out.batch % per == 0;
+    let turned_wide = choice.turned && problem.out_dtype == DType::F32;
+    let mut parts = problem.epilogue.parts.map(|part| part.is_some());
+    parts[3] |= adds_by_residual(problem);
+    Ok(Config {
+        cluster: choice.cluster,
+        layouts: Layouts { a_mn, b_mn },
+        dtype: problem.dtype,
+        output: Output {
+            dtype: problem.out_dtype,
+            add: adds && problem.out_dtype == DType::F32,
+            direct: !aligned || turned_wide,
+        },
+        gate: Gate::None,
+        activation: problem.epilogue.activation,
+        parts,
+        scaled: problem.alpha != 1.0,
+        ..Config::new(choice.tile, choice.schedule, choice.turned)
+    })
+}
