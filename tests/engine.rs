@@ -73,7 +73,7 @@ fn bf16_gives_either_type() {
 fn what_is_not_here_is_said() {
     for (words, code, part) in [
         (vec!["bench", "8", "8", "8", "--kernel", "nothing-f32"], 3, "this machine runs"),
-        (vec!["bench", "8", "8", "8", "--device", "cuda"], 3, "cpu"),
+        (vec!["bench", "8", "8", "8", "--device", "cuda", "--dtype", "f32"], 3, "bf16 or f16"),
         (vec!["bench", "8", "8", "8", "--dtype", "f16"], 3, "f32, f64 or bf16"),
         (vec!["bench", "8", "8", "8", "--dtype", "f32", "--out-dtype", "bf16"], 2, "f32 gives f32"),
         (vec!["bench", "8", "8", "8", "--against", "nobody"], 2, "known are"),
@@ -84,4 +84,23 @@ fn what_is_not_here_is_said() {
         assert_eq!(found, Some(code), "{words:?}: {message}");
         assert!(message.contains(part), "{words:?}: {message}");
     }
+}
+
+/// A machine without NVIDIA's driver, or with one that is something else, is told so.
+#[test]
+fn a_gpu_that_is_not_here_is_said() {
+    let folder = std::env::temp_dir().join(format!("gemwright-cuda-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let other = folder.join("libcuda.so.1");
+    std::fs::write(&other, "no library").unwrap();
+    for words in [&["bench", "8", "8", "8", "--device", "cuda"][..], &["doctor", "--device", "cuda"][..]] {
+        for (path, part) in [(folder.join("nowhere.so"), "no such file"), (other.clone(), "libcuda.so.1")] {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gemwright"));
+            let out = command.args(words).env("GEMWRIGHT_CUDA", path).output().unwrap();
+            let message = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(3), "{words:?}: {message}");
+            assert!(message.contains(part) && message.contains("driver"), "{words:?}: {message}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

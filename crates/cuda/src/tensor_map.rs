@@ -199,8 +199,8 @@ mod tests {
     fn kernels_compute_the_same_places() {
         for (row, unit) in (0..64).flat_map(|row| (0..8).map(move |unit| (row, unit))) {
             assert_eq!(Swizzle::B128.place(row, unit), row * 128 + (unit ^ (row & 7)) * 16);
-            assert_eq!(Swizzle::B64.place(row, unit % 4), row * 64 + ((unit % 4) ^ (row / 2 & 3)) * 16);
-            assert_eq!(Swizzle::B32.place(row, unit % 2), row * 32 + ((unit % 2) ^ (row / 4 & 1)) * 16);
+            assert_eq!(Swizzle::B64.place(row, unit % 4), row * 64 + ((unit % 4) ^ ((row / 2) & 3)) * 16);
+            assert_eq!(Swizzle::B32.place(row, unit % 2), row * 32 + ((unit % 2) ^ ((row / 4) & 1)) * 16);
         }
     }
 }
