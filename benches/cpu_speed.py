@@ -92,6 +92,7 @@ def main():
                         continue
                     answer = bench(options.binary, rows, dtype, epilogue, threads, options.rounds, prepacked)
                     raw.append({"process": process, "prepacked": prepacked, **answer})
+                    keep(kept, raw)
                     print(f"process {process}, {dtype} {epilogue}, {threads} threads, prepacked {prepacked}", file=sys.stderr)
     figures = {}
     for answer in raw:
@@ -101,9 +102,6 @@ def main():
         for row, product in zip(rows_of(shapes, dtype, epilogue, prepacked, options), products):
             key = (row["group"], dtype, threads, prepacked, row["M"], row["N"], row["K"], row["flags"], epilogue)
             figures.setdefault(key, []).append((product, whole, reached([product], threads, best)))
-    os.makedirs(options.record, exist_ok=True)
-    with open(os.path.join(options.record, "raw.json"), "w") as file:
-        json.dump(raw, file)
     groups = {}
     with open(os.path.join(options.record, "figures.csv"), "w", newline="") as file:
         writer = csv.writer(file)
@@ -144,6 +142,14 @@ def main():
                 before, after = (own_median([one[0] for one in side]) for side in (plain, found))
                 writer.writerow([*key[1:3], *key[4:8], f"{before * 1e6:.2f}", f"{after * 1e6:.2f}", f"{before / after:.3f}"])
     print(open(os.path.join(options.record, "groups.csv")).read())
+
+
+def keep(path, raw):
+    """All times so far, whole at any moment: a run that is ended early keeps what it has."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".part", "w") as file:
+        json.dump(raw, file)
+    os.replace(path + ".part", path)
 
 
 def own_median(products):
