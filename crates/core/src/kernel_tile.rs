@@ -72,6 +72,12 @@ impl KernelTile {
         pingpong(64, 16),
     ];
 
+    /// Sums that a thread keeps.
+    pub fn sums(&self) -> u32 {
+        let rows = if self.pingpong { self.m / 64 } else { self.m / 128 };
+        rows * self.n / 2
+    }
+
     /// From a name such as `128x256` or `64x32p`.
     pub fn named(name: &str) -> Option<KernelTile> {
         KernelTile::ALL.into_iter().find(|tile| tile.to_string() == name)
@@ -98,6 +104,15 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Sums that a thread may keep: adding others' to them takes registers too.
+    pub fn most_sums(&self) -> u32 {
+        match self {
+            Schedule::DataParallel | Schedule::Persistent => 192,
+            Schedule::StreamK => 160,
+            Schedule::SplitK(_) => 128,
+        }
+    }
+
     /// Every one that kernels are built for.
     pub const ALL: [Schedule; 6] = [
         Schedule::Persistent,

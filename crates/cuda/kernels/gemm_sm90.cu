@@ -384,7 +384,7 @@ gemm(const __grid_constant__ Params p) {
     Walk walk(me, clusters, p.whole, STREAM_K ? p.shared : 0, blocks);
 
     if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
             after_previous_kernel();
             load_all(p, base, order, walk, rank);
@@ -395,7 +395,7 @@ gemm(const __grid_constant__ Params p) {
         cluster_sync();
 #endif
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         after_previous_kernel();
         const int mine = group - 1, thread = threadIdx.x % 128;
         const int row0 = PINGPONG ? 0 : mine * WG_ROWS;

@@ -117,6 +117,16 @@ impl Device {
         }
     }
 
+    /// Our kernels run here: they are for Hopper, by instructions that no other family has.
+    pub fn runs_our_kernels(&self) -> Result<(), CudaError> {
+        let (name, (major, minor)) = (&self.properties.name, self.properties.capability);
+        if (major, minor) == (9, 0) {
+            return Ok(());
+        }
+        let why = format!("our kernels are for compute capability 9.0 (H100, H200), {name} has {major}.{minor}");
+        Err(CudaError::Refused(why))
+    }
+
     /// Makes the device this thread's.
     pub(crate) fn current(&self) -> Result<(), CudaError> {
         // SAFETY: the context was retained and is released when the device is dropped.

@@ -194,6 +194,7 @@ impl Config {
 impl Gemm {
     /// Compiles, or finds, the kernel.
     pub fn new(device: &Arc<Device>, config: Config, product: Product) -> Result<Gemm, CudaError> {
+        device.runs_our_kernels()?;
         let Product { batch, m, n, k } = product;
         let sides = if config.turned { (n, m, k, batch) } else { (m, n, k, batch) };
         let shares = Shares::of(&config, sides, device.properties.multiprocessors)?;

@@ -1,11 +1,11 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
 use super::bench::{Args, Asked, problems};
-use super::doctor_cuda::{compile_all, missing, named};
+use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
 use crate::output::Format;
 use gemwright_core::{Cell, DType, Table};
-use gemwright_cuda::{Device, Tools, compiler_version};
+use gemwright_cuda::{Tools, compiler_version};
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::contest::{Field, contest, ratio};
@@ -21,7 +21,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if !matches!(dtype, DType::Bf16 | DType::F16) {
         return Err(Error::Missing(format!("no CUDA kernel multiplies {dtype} yet; --dtype bf16 or f16")));
     }
-    let device = Device::open(0).map_err(|e| missing(&e))?;
+    let device = gpu()?;
     compiler_version().map_err(|e| missing(&e))?;
     let wanted = |name: &str| args.against.as_ref().is_none_or(|list| list.iter().any(|wanted| wanted == name));
     let vendor = if wanted("cublaslt") { Some(CublasLt::open()) } else { None };

@@ -16,8 +16,15 @@ pub fn missing(error: &CudaError) -> Error {
     Error::Missing(error.to_string())
 }
 
-pub fn run(args: &Args) -> Result<(), Error> {
+/// The GPU, if our kernels run on it.
+pub fn gpu() -> Result<Arc<Device>, Error> {
     let device = Device::open(0).map_err(|e| missing(&e))?;
+    device.runs_our_kernels().map_err(|e| missing(&e))?;
+    Ok(device)
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let device = gpu()?;
     let compiler = compiler_version().map_err(|e| missing(&e))?;
     let vendor = CublasLt::open();
     let mut cases = cases();

@@ -2,6 +2,7 @@
 //! cuBLASLt's default beside the best of its proposals.
 
 use super::bench::{Measured, Method, measure};
+use super::check::{Case, Verdict, check};
 use super::choose::choices;
 use super::cublaslt::{CublasLt, PROPOSALS};
 use super::own::OwnCuda;
@@ -43,7 +44,16 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
             .collect(),
         forced => forced.to_vec(),
     };
-    let own: Vec<OwnCuda> = picked.into_iter().map(|choice| OwnCuda::new(field.device, Some(choice))).collect();
+    // Right first, then fast.
+    let (mut own, mut wrong) = (Vec::new(), Vec::new());
+    for choice in picked {
+        let candidate = OwnCuda::new(field.device, Some(choice));
+        let case = Case { choice: Some(choice), problem: *problem };
+        match check(&case, field.device, field.queue, field.tools)? {
+            Verdict::Wrong(why) | Verdict::Refused(why) => wrong.push((candidate.name().to_string(), why)),
+            Verdict::Right(_) => own.push(candidate),
+        }
+    }
     let proposals: Vec<CublasLt> = match field.vendor {
         Some(vendor) => (0..PROPOSALS).map(|i| if i == 0 { vendor.again() } else { vendor.proposal(i) }).collect(),
         None => Vec::new(),
@@ -57,7 +67,11 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
         let wanted = |lt: &&CublasLt| lt.name() == proposals[0].name() || Some(lt.name()) == best.as_deref();
         all.extend(proposals.iter().filter(wanted).map(|lt| lt as &dyn Candidate));
     }
-    measure(problem, &all, field.queue, field.tools, methods)
+    let mut measured = measure(problem, &all, field.queue, field.tools, methods)?;
+    for measured in &mut measured {
+        measured.left_out.extend(wrong.iter().cloned());
+    }
+    Ok(measured)
 }
 
 impl Measured {
