@@ -100,6 +100,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
     }
+    if args.next > 0 || args.sustained || args.resume {
+        return Err(Error::Usage("--next, --sustained and --resume go with --device cuda".into()));
+    }
     let dtype = args.options.dtype.unwrap_or(DType::F32);
     if !matches!(dtype, DType::F32 | DType::F64 | DType::Bf16) {
         return Err(Error::Missing(format!("no CPU kernel multiplies {dtype} yet; --dtype f32, f64 or bf16")));

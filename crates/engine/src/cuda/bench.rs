@@ -60,7 +60,8 @@ fn first(layout: &Layout, batch: u64, rows: u64, cols: u64) -> usize {
     layout.reach(batch, rows, cols).map_or(0, |(least, _)| (-least) as usize)
 }
 
-fn operand(memory: &Memory, first: usize) -> Operand {
+/// Memory of the device as an operand.
+pub(super) fn operand(memory: &Memory, first: usize) -> Operand {
     let address = std::ptr::without_provenance_mut(memory.address() as usize);
     Operand { region: Region { address, bytes: memory.bytes() }, first }
 }

@@ -1,9 +1,10 @@
 //! Our kernels held against sums in double precision: every tile and schedule, edges, layouts, batches, epilogues; three
 //! runs over poison must give the same bits and touch nothing beside.
 
+use super::bench::operand;
 use super::own::OwnCuda;
 use super::queue::CudaQueue;
-use crate::candidate::{Candidate, Operand, Operands, Region};
+use crate::candidate::{Candidate, Operands, Region};
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Layout, Problem};
 use gemwright_core::{Activation, DType, KernelChoice, Product};
@@ -62,10 +63,7 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
             *part = Some(filled(count(layout, p.m, p.n), problem.out_dtype, 4)?);
         }
     }
-    let at = |memory: &Memory| {
-        let address = std::ptr::without_provenance_mut(memory.address() as usize);
-        Operand::at_start(Region { address, bytes: memory.bytes() })
-    };
+    let at = |memory: &Memory| operand(memory, 0);
     let mut operands = Operands::new(at(&a), at(&b), at(&out));
     for (operand, memory) in operands.parts.iter_mut().zip(&parts) {
         *operand = memory.as_ref().map(at);
