@@ -180,12 +180,13 @@ impl KernelChoice {
         KernelChoice::all().find(|choice| choice.to_string() == name)
     }
 
-    /// Seconds of a product of 16-bit operands; `[a, b]` says whose k is not contiguous.
-    pub fn seconds(&self, product: &Product, turned: [bool; 2], chip: &KernelChip) -> f64 {
-        self.clocks(product, turned, chip) / chip.clock
+    /// Seconds of a product of 16-bit operands; `[a, b]` says whose k is not contiguous, `epilogue` how many clocks of a
+    /// unit each sum takes beside being stored.
+    pub fn seconds(&self, product: &Product, turned: [bool; 2], epilogue: f64, chip: &KernelChip) -> f64 {
+        self.clocks(product, turned, epilogue, chip) / chip.clock
     }
 
-    fn clocks(&self, product: &Product, turned: [bool; 2], chip: &KernelChip) -> f64 {
+    fn clocks(&self, product: &Product, turned: [bool; 2], epilogue: f64, chip: &KernelChip) -> f64 {
         let Product { batch, m, n, k } = *product;
         let costs = Costs::of(m);
         let ((m, n), [a_turned, b_turned]) =
@@ -207,7 +208,7 @@ impl KernelChoice {
             costs.sharpness,
         );
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
-        let store = per_tile(costs.store);
+        let store = per_tile(costs.store) + epilogue * rows * cols;
         // Whoever takes turns stores while the other multiplies, but for the last time.
         let (beside, last) = if self.tile.pingpong { (per_tile(costs.turn), store) } else { (store, 0.0) };
         let work = match self.schedule {
@@ -250,7 +251,7 @@ mod tests {
         let chip = KernelChip::hopper(132);
         let best = |m, n, k| {
             let product = Product { batch: 1, m, n, k };
-            let time = |choice: &KernelChoice| choice.seconds(&product, [false, false], &chip);
+            let time = |choice: &KernelChoice| choice.seconds(&product, [false, false], 0.0, &chip);
             KernelChoice::all().min_by(|x, y| time(x).total_cmp(&time(y))).unwrap()
         };
         let square = best(8192, 8192, 8192);

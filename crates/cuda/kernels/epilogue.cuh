@@ -6,6 +6,14 @@
 #define ACT_GELU_ERF 3
 #define ACT_SILU 4
 
+// A part is absent, has one number for every column or every row of the sums, or for every element; two neighbours of a
+// row come at once where they lie on a boundary of theirs.
+#define NO_PART 0
+#define PER_COLUMN 1
+#define PER_ROW 2
+#define PER_ELEMENT 3
+#define PER_PAIR 4
+
 #if OUT_F32
 typedef float Out;
 __device__ __forceinline__ float widen(Out x) { return x; }
@@ -19,26 +27,177 @@ __device__ __forceinline__ float widen(Out x) { return from_bf16(x); }
 __device__ __forceinline__ u32 pack(float lo, float hi) { return pack_bf16(lo, hi); }
 #endif
 #endif
+struct __align__(2 * sizeof(Out)) Pair { Out lo, hi; };
 
-// A matrix of the result's type and shape; a vector's rows or columns are 0 elements apart.
-struct Part {
-    const Out* first;
+// A matrix of the result's type: rows and columns are those of the sums, so that of a turned product changes sides.
+struct Matrix {
+    Out* first;
     i64 row, col, batch;
-    __device__ __forceinline__ float at(int m, int n, int z) const { return widen(first[m * row + n * col + z * batch]); }
+    __device__ __forceinline__ Out* at(int r, int c, int z) const { return first + (r * row + c * col + z * batch); }
+    __device__ __forceinline__ Matrix from(int c) const { return {at(0, c, 0), row, col, batch}; }
 };
 
+// A part as seen from a tile: rows and columns are counted from the tile's first, in 32 bits (the host knows the steps).
+struct Near {
+    const Out* first;
+    int row, col;
+    __device__ __forceinline__ float at(int r, int c) const { return widen(first[r * row + c * col]); }
+};
+template <int WAY> __device__ __forceinline__ Near near(const Matrix& part, int m0, int n0, int z) {
+    if (WAY == NO_PART) return {};
+    return {part.at(WAY == PER_COLUMN ? 0 : m0, WAY == PER_ROW ? 0 : n0, z), (int)part.row, (int)part.col};
+}
+
+// Numbers of the parts for one row, one column or one element; those that are not asked for stay unread.
+struct Beside { float scale, bias, times, residual; };
+template <int WAY> __device__ __forceinline__ float part_of_row(const Near& part, int r) { return WAY == PER_ROW ? part.at(r, 0) : 0.f; }
+template <int WAY> __device__ __forceinline__ float part_of_column(const Near& part, int c) { return WAY == PER_COLUMN ? part.at(0, c) : 0.f; }
+template <int WAY> __device__ __forceinline__ void part_of_two(const Near& part, int r, int c, int next, float& lo, float& hi) {
+    if (WAY == PER_PAIR) {
+        const Pair both = *(const Pair*)(part.first + (r * part.row + c));
+        lo = widen(both.lo);
+        hi = widen(both.hi);
+    } else if (WAY == PER_ELEMENT) {
+        lo = part.at(r, c);
+        hi = part.at(r, next);
+    }
+}
+template <int WAY> __device__ __forceinline__ float by_way(float row, float column, float element) {
+    return WAY == PER_ROW ? row : WAY == PER_COLUMN ? column : element;
+}
+
+// x / (1 + 2^t): x times a sigmoid, of which -0 is left where 2^t has no end.
+__device__ __forceinline__ float over_one_and_power(float x, float t) {
+    float power, share;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.f + power));
+    return x * share;
+}
 __device__ __forceinline__ float activate(float x) {
 #if ACT == ACT_RELU
     return x < 0.f ? 0.f : x;                          // a NaN stays one
 #elif ACT == ACT_GELU_TANH
-    // x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the same as x/2 (1 + tanh u).
-    const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    return x / (1.f + __expf(-2.f * u));
+    // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), the same as x/2 (1 + tanh u); factors times -2 / ln 2.
+    return over_one_and_power(x, x * (-2.302208198f - 0.1029432396f * x * x));
 #elif ACT == ACT_GELU_ERF
     return 0.5f * x * (1.f + erff(x * 0.70710678118f));
 #elif ACT == ACT_SILU
-    return x / (1.f + __expf(-x));
+    return over_one_and_power(x, -1.442695041f * x);
 #else
     return x;
 #endif
+}
+
+// ---- on registers: sums d[i][4j + 2h + e] of a thread are row ROW_STEP i + lane/4 + 8h from its warp's first on, column
+// 8j + 2(lane%4) + e of the tile -----------------------------------------------------------------------------------
+typedef float Sums[MSUB][COLUMNS / 2];
+
+struct Ends {
+    Matrix out, keep;                    // keep: what goes into the activation, of a gate both halves
+    Matrix scale, bias, times, residual;
+    int m, n;                            // of the sums, and of what is written
+    int second;                          // of a gate: columns from the first half to the second
+    float alpha;
+};
+
+constexpr int PARTS = (SCALE != 0) + (BIAS != 0) + (TIMES != 0) + (RESIDUAL != 0);
+constexpr bool PAIRS = SCALE == PER_PAIR || BIAS == PER_PAIR || TIMES == PER_PAIR || RESIDUAL == PER_PAIR;
+constexpr bool BY_ELEMENT = SCALE >= PER_ELEMENT || BIAS >= PER_ELEMENT || TIMES >= PER_ELEMENT || RESIDUAL >= PER_ELEMENT;
+// The parts from a tile on. Rows and columns outside of the matrix read what its last ones do; nobody writes what comes
+// of it.
+struct Nearby {
+    Near scale, bias, times, residual;
+    int last_row, last_column;
+    __device__ __forceinline__ Nearby(const Ends& p, int m0, int n0, int z)
+        : scale(near<SCALE>(p.scale, m0, n0, z)), bias(near<BIAS>(p.bias, m0, n0, z)), times(near<TIMES>(p.times, m0, n0, z)),
+          residual(near<RESIDUAL>(p.residual, m0, n0, z)), last_row(p.m - 1 - m0), last_column(p.n - 1 - n0) {}
+    __device__ __forceinline__ Beside of_row(int r) const {
+        r = min(r, last_row);
+        return {part_of_row<SCALE>(scale, r), part_of_row<BIAS>(bias, r), part_of_row<TIMES>(times, r), part_of_row<RESIDUAL>(residual, r)};
+    }
+    __device__ __forceinline__ Beside of_column(int c) const {
+        c = min(c, last_column);
+        return {part_of_column<SCALE>(scale, c), part_of_column<BIAS>(bias, c), part_of_column<TIMES>(times, c), part_of_column<RESIDUAL>(residual, c)};
+    }
+    // At c and c + 1; pairs are only asked for where the matrix has whole ones.
+    __device__ __forceinline__ void of_two(int r, int c, Beside (&two)[2]) const {
+        const int next = min(c + 1, last_column);
+        r = min(r, last_row);
+        c = min(c, PAIRS ? last_column - 1 : last_column);
+        part_of_two<SCALE>(scale, r, c, next, two[0].scale, two[1].scale);
+        part_of_two<BIAS>(bias, r, c, next, two[0].bias, two[1].bias);
+        part_of_two<TIMES>(times, r, c, next, two[0].times, two[1].times);
+        part_of_two<RESIDUAL>(residual, r, c, next, two[0].residual, two[1].residual);
+    }
+};
+__device__ __forceinline__ float before_activation(const Ends& p, float x, const Beside& row, const Beside& column, const Beside& own) {
+    if (ALPHA) x *= p.alpha;
+    if (SCALE) x *= by_way<SCALE>(row.scale, column.scale, own.scale);
+    if (BIAS) x += by_way<BIAS>(row.bias, column.bias, own.bias);
+    return x;
+}
+__device__ __forceinline__ float after_activation(float x, const Beside& row, const Beside& column, const Beside& own) {
+    if (TIMES) x *= by_way<TIMES>(row.times, column.times, own.times);
+    if (RESIDUAL) x += by_way<RESIDUAL>(row.residual, column.residual, own.residual);
+    return x;
+}
+// All sums of a thread, up to the activation (BEFORE), from it on (AFTER), or both; the thread's warp begins at a row of
+// the tile at m0, n0.
+template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const Ends& p, Sums& d, int m0, int n0, int z, int row, int lane) {
+    if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED)) return;
+    const int r0 = row + lane / 4, c0 = 2 * (lane % 4);
+    const Nearby parts(p, m0, n0, z);
+    Beside rows[MSUB][2];
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) rows[i][h] = parts.of_row(r0 + i * ROW_STEP + 8 * h);
+#pragma unroll
+    for (int j = 0; j < OUT_BN / 8; ++j) {
+        // Not all loads at once: there are no registers for what they bring.
+        if (PARTS && j % (BY_ELEMENT ? 1 : PARTS > 1 ? 2 : 4) == 0) __syncwarp();
+        const Beside columns[2] = {parts.of_column(c0 + 8 * j), parts.of_column(c0 + 8 * j + 1)};
+#pragma unroll
+        for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                Beside own[2] = {};
+                parts.of_two(r0 + i * ROW_STEP + 8 * h, c0 + 8 * j, own);
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& x = d[i][4 * j + 2 * h + e];
+                    [[maybe_unused]] float& other = d[i][(GATED ? COLUMNS / 4 : 0) + 4 * j + 2 * h + e];
+                    if (BEFORE) {
+                        x = before_activation(p, x, rows[i][h], columns[e], own[e]);
+                        if (GATED && ALPHA) other *= p.alpha;
+                    }
+                    if (AFTER) {
+                        x = activate(x);
+                        if (GATED) x *= other;
+                        x = after_activation(x, rows[i][h], columns[e], own[e]);
+                    }
+                }
+            }
+    }
+}
+
+// ---- on the way out --------------------------------------------------------------------------------------------
+__device__ __forceinline__ void put(const Ends& p, const Matrix& to, float x, int row, int col, int z) {
+    if (row >= p.m || col >= p.n) return;
+    Out* at = to.at(row, col, z);
+#if OUT_F32
+    *at = OUT_ADD ? *at + x : x;
+#else
+    *at = (Out)pack(x, 0.f);
+#endif
+}
+// Columns of the sums from FROM on.
+template <int FROM> __device__ __forceinline__ void store_direct(const Ends& p, const Matrix& to, const Sums& d, int m0, int n0, int z, int lane) {
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int j = 0; j < OUT_BN / 8; ++j)
+#pragma unroll
+            for (int x = 0; x < 4; ++x)
+                put(p, to, d[i][FROM / 2 + 4 * j + x], m0 + i * ROW_STEP + lane / 4 + 8 * (x / 2), n0 + 8 * j + 2 * (lane % 4) + x % 2, z);
 }

@@ -16,16 +16,18 @@
 //   OUT_F32, OUT_F16   type of C (otherwise bf16); OUT_ADD: added to what C has (f32)
 //   DIRECT      C is written from registers, element by element: any leading dimension
 //   GATED       B is two matrices of as many columns, one below the other: out = activation(first) * second
-//   ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL   of the epilogue
+//   ALPHA, ACT                     of the epilogue, and how its parts lie: SCALE, BIAS, TIMES, RESIDUAL (epilogue.cuh)
+//   KEEP        what goes into the activation is written too, of GATED both halves
 #include "ptx.cuh"
 #include "walk.cuh"
-#include "epilogue.cuh"
 #include "wgmma.cuh"       // wgmma_tile_product(d, a, b, accumulate): written by the host for this BN and type
 
 constexpr int BK = 64;                                    // of 2 bytes: one row of the swizzle
 constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that a warpgroup has
 constexpr int MSUB = WG_ROWS / 64;
 constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
+constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
+#include "epilogue.cuh"
 constexpr u32 CHUNK = BK * 128;                           // bytes of 64 rows by 64 k, and of 64 k by 64 columns
 constexpr u32 A_BYTES = BM * BK * 2;
 constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * BK * 2;
@@ -45,24 +47,23 @@ static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
 static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
 static_assert(SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
 static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0), "gate and up lie side by side in a tile of B");
-static_assert(!OUT_ADD || OUT_F32, "only f32 is added to");
+static_assert(!OUT_ADD || (OUT_F32 && !KEEP), "only f32 is added to, and nothing that is kept");
+static_assert(!GATED || !PARTS, "a gate has no other parts");
+static_assert(SPLIT == 1 || !PAIRS, "split sums come one by one");
 static_assert(!OUT_F32 || !SWAP || DIRECT, "f32 is not turned on its way out");
 extern "C" __constant__ const u32 smem_bytes = SMEM_BYTES;
 
 struct Params {
     TensorMap a, b;
     TensorMap c[3];                 // boxes of 64, 32 and 16 columns; of f32 32 and 16; SWAP: of 64 tokens and of the rest
-    Out* out;
-    i64 out_row, out_col, out_batch;
-    Part scale, bias, times, residual;
+    TensorMap kept[2][3];           // KEEP: the same; GATED: of either half
+    Ends ends;                      // its m and n are the sums': SWAP: m counts weights, n tokens
     float* partial;                 // STREAM_K: BM * BN sums for every block
     u32* flags;                     // two for every block, 0 before and after
-    int m, n, k;                    // SWAP: m counts weights, n tokens
+    int k;
     int tiles_m, tiles_n, group;    // tiles_m counts clusters
     int whole, shared;              // tiles of all batches
-    int second;                     // GATED: the row of B where the second matrix begins
     int z_a, z_b;                   // 0 for an operand that all matrices of a batch share
-    float alpha;
 };
 
 // The ring, as seen by one who walks around it.
@@ -101,7 +102,7 @@ __device__ __forceinline__ void load_all(const Params& p, u32 base, const Order&
 #if B_MN
             for (int i = rank; i < (BN + 63) / 64; i += 2) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, 3);
 #elif GATED
-            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.second : 0), zb, 3);
+            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, 3);
 #else
             tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + rank * (BN / 2), zb, 3);
 #endif
@@ -109,7 +110,7 @@ __device__ __forceinline__ void load_all(const Params& p, u32 base, const Order&
             for (int i = 0; i < (BN + 63) / 64; ++i) tma_load(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb);
 #elif GATED
             tma_load(b, &p.b, bar, k0, n0, zb);
-            tma_load(b + B_BYTES / 2, &p.b, bar, k0, n0 + p.second, zb);
+            tma_load(b + B_BYTES / 2, &p.b, bar, k0, n0 + p.ends.second, zb);
 #else
             tma_load(b, &p.b, bar, k0, n0, zb);
 #endif
@@ -117,9 +118,8 @@ __device__ __forceinline__ void load_all(const Params& p, u32 base, const Order&
     }
 }
 
-// ---- sums: thread's d[i][4j + 2h + e] is row 64i + 16 warp + lane/4 + 8h, column 8j + 2(lane%4) + e -------------
-typedef float Sums[MSUB][BN / 2];
 
+// ---- sums: d[i] is rows 64i + 16 (warp % 4) and on of a tile, as epilogue.cuh has it ---------------------------
 // Multiplies blocks of K of one tile, freeing each slot when the next block's products have begun.
 __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, u32 full0, u32 empty0, u64 tile_a, u64 tile_b, int lane) {
     constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further
@@ -177,65 +177,7 @@ __device__ __forceinline__ void take(Sums& d, const float* partial, u32* flag, i
 }
 #endif
 
-// ---- the epilogue on registers ---------------------------------------------------------------------------------
-__device__ __forceinline__ float finish(const Params& p, float x, int row, int col, int z) {
-    const int m = SWAP ? col : row, n = SWAP ? row : col;         // of C
-    [[maybe_unused]] const bool in = row < p.m && col < p.n;
-#if ALPHA
-    x *= p.alpha;
-#endif
-#if SCALE
-    if (in) x *= p.scale.at(m, n, z);
-#endif
-#if BIAS
-    if (in) x += p.bias.at(m, n, z);
-#endif
-    x = activate(x);
-#if TIMES
-    if (in) x *= p.times.at(m, n, z);
-#endif
-#if RESIDUAL
-    if (in) x += p.residual.at(m, n, z);
-#endif
-    return x;
-}
-__device__ __forceinline__ void finish_all(const Params& p, Sums& d, int m0, int n0, int z, int warp, int lane) {
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int j = 0; j < OUT_BN / 8; ++j)
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                float& v = d[i][4 * j + x];
-#if GATED
-                const float a = ALPHA ? p.alpha : 1.f;
-                v = activate(v * a) * (d[i][BN / 4 + 4 * j + x] * a);
-#else
-                v = finish(p, v, m0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), n0 + 8 * j + 2 * (lane % 4) + x % 2, z);
-#endif
-            }
-}
-
 // ---- on the way out --------------------------------------------------------------------------------------------
-__device__ __forceinline__ void put(const Params& p, float x, int row, int col, int z) {
-    if (row >= p.m || col >= p.n) return;
-    Out* to = p.out + (SWAP ? col : row) * p.out_row + (SWAP ? row : col) * p.out_col + z * p.out_batch;
-#if OUT_F32
-    *to = OUT_ADD ? *to + x : x;
-#else
-    *to = (Out)pack(x, 0.f);
-#endif
-}
-__device__ __forceinline__ void store_direct(const Params& p, const Sums& d, int m0, int n0, int z, int warp, int lane) {
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int j = 0; j < OUT_BN / 8; ++j)
-#pragma unroll
-            for (int x = 0; x < 4; ++x)
-                put(p, d[i][4 * j + x], m0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), n0 + 8 * j + 2 * (lane % 4) + x % 2, z);
-}
-
 // Through shared memory, in boxes of 16 rows (a warp's), or of 64 columns by the tokens of a warpgroup; two buffers in turns.
 struct Outbox {
     u32 buffers; u32 count; int barrier; bool first;
@@ -289,22 +231,46 @@ template <int WIDTH> __device__ __forceinline__ void store_box(Outbox& box, cons
 #endif
     box.send(map, buffer, c, r, z);
 }
-__device__ __forceinline__ void store(const Params& p, Outbox& box, const Sums& d, int m0, int n0, int z, int warp, int lane) {
+template <int FROM> __device__ __forceinline__ void store(Outbox& box, const TensorMap* maps, const Sums& d, int m0, int n0, int z, int warp, int lane) {
     constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
 #pragma unroll
     for (int i = 0; i < MSUB; ++i) {
         const int r = m0 + i * 64 + (ALONE ? 16 * (warp % 4) : 0);
+        const float* from = d[i] + FROM / 2;
 #if SWAP
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, &p.c[0], d[i] + c / 2, r, n0 + c, z, warp, lane);
-        if (REST) store_box<REST ? REST : 8>(box, &p.c[1], d[i] + x / 2, r, n0 + x, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, maps, from + c / 2, r, n0 + c, z, warp, lane);
+        if (REST) store_box<REST ? REST : 8>(box, maps + 1, from + x / 2, r, n0 + x, z, warp, lane);
 #else
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, &p.c[0], d[i] + c / 2, n0 + c, r, z, warp, lane);
-        if (REST & WIDE / 2) store_box<WIDE / 2>(box, &p.c[1], d[i] + x / 2, n0 + x, r, z, warp, lane);
-        if (!OUT_F32 && (REST & 16)) store_box<16>(box, &p.c[2], d[i] + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, maps, from + c / 2, n0 + c, r, z, warp, lane);
+        if (REST & WIDE / 2) store_box<WIDE / 2>(box, maps + 1, from + x / 2, n0 + x, r, z, warp, lane);
+        if (!OUT_F32 && (REST & 16)) store_box<16>(box, maps + 2, from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
 #endif
     }
+}
+#endif
+#if SPLIT == 1
+__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, int m0, int n0, int z, int warp, int lane) {
+    const int row = 16 * (warp % 4);
+#if KEEP
+    finish<true, false>(p.ends, d, m0, n0, z, row, lane);
+#if DIRECT
+    store_direct<0>(p.ends, p.ends.keep, d, m0 + row, n0, z, lane);
+    if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, m0 + row, n0, z, lane);
+#else
+    store<0>(box, p.kept[0], d, m0, n0, z, warp, lane);
+    if (GATED) store<GATED ? OUT_BN : 0>(box, p.kept[1], d, m0, n0, z, warp, lane);
+#endif
+    finish<false, true>(p.ends, d, m0, n0, z, row, lane);
+#else
+    finish<true, true>(p.ends, d, m0, n0, z, row, lane);
+#endif
+#if DIRECT
+    store_direct<0>(p.ends, p.ends.out, d, m0 + row, n0, z, lane);
+#else
+    store<0>(box, p.c, d, m0, n0, z, warp, lane);
+#endif
 }
 #endif
 
@@ -324,7 +290,20 @@ __device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int w
                 asm volatile("st.shared.f32 [%0], %1;" :: "r"(at), "f"(d[i][4 * j + x]) : "memory");
             }
 }
+// Eight neighbours of a row of C.
+__device__ __forceinline__ void put_eight(const Ends& p, const Matrix& to, const float (&v)[8], int row, int col, int z) {
+#if !OUT_F32 && !DIRECT
+    if ((SWAP ? col < p.n && row + 8 <= p.m : row < p.m && col + 8 <= p.n)) {
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to.at(row, col, z)), "r"(pack(v[0], v[1])), "r"(pack(v[2], v[3])),
+                     "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
+        return;
+    }
+#endif
+#pragma unroll
+    for (int e = 0; e < 8; ++e) put(p, to, v[e], SWAP ? row + e : row, SWAP ? col : col + e, z);
+}
 __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
+    const Nearby parts(p.ends, m0, n0, z);
     for (int i = rank * 256 + thread; i < DOWN * ACROSS / 8; i += SPLIT * 256) {
         const int down = i / (ACROSS / 8), across = i % (ACROSS / 8) * 8;
         float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
@@ -334,22 +313,21 @@ __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int 
             const f4 y = load_of_block(base + (down * PITCH + across) * 4 + 16, block);
             v[0] += x.x; v[1] += x.y; v[2] += x.z; v[3] += x.w; v[4] += y.x; v[5] += y.y; v[6] += y.z; v[7] += y.w;
         }
+        const int row = SWAP ? m0 + across : m0 + down, col = SWAP ? n0 + down : n0 + across;
+        Beside rows[8], columns[8], own[8][2];
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
-            const int row = SWAP ? m0 + across + e : m0 + down, col = SWAP ? n0 + down : n0 + across + e;
-            v[e] = finish(p, v[e], row, col, z);
+            const int r = (SWAP ? row + e : row) - m0, c = (SWAP ? col : col + e) - n0;
+            rows[e] = parts.of_row(r);
+            columns[e] = parts.of_column(c);
+            own[e][0] = own[e][1] = {};
+            parts.of_two(r, c, own[e]);
+            v[e] = before_activation(p.ends, v[e], rows[e], columns[e], own[e][0]);
         }
-        const int row = SWAP ? m0 + across : m0 + down, col = SWAP ? n0 + down : n0 + across;
-#if !OUT_F32 && !DIRECT
-        if ((SWAP ? col < p.n && row + 8 <= p.m : row < p.m && col + 8 <= p.n)) {
-            Out* to = p.out + (SWAP ? col : row) * p.out_row + (SWAP ? row : col) + z * p.out_batch;
-            asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(pack(v[0], v[1])), "r"(pack(v[2], v[3])),
-                         "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
-            continue;
-        }
-#endif
+        if (KEEP) put_eight(p.ends, p.ends.keep, v, row, col, z);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) put(p, v[e], SWAP ? row + e : row, SWAP ? col : col + e, z);
+        for (int e = 0; e < 8; ++e) v[e] = after_activation(activate(v[e]), rows[e], columns[e], own[e][0]);
+        put_eight(p.ends, p.ends.out, v, row, col, z);
     }
 }
 #endif
@@ -446,12 +424,7 @@ gemm(const __grid_constant__ Params p) {
             named_sync(5, PINGPONG ? 128 : 256);                  // both warpgroups have read the ring
             lay_out(d, base, row0, warp, lane);
 #else
-            finish_all(p, d, m0, n0, at.batch, warp, lane);
-#if DIRECT
-            store_direct(p, d, m0, n0, at.batch, warp, lane);
-#else
-            store(p, box, d, m0, n0, at.batch, warp, lane);
-#endif
+            finish_and_store(p, box, d, m0, n0, at.batch, warp, lane);
 #endif
         }
 #if SPLIT > 1

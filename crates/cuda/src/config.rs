@@ -36,6 +36,30 @@ pub enum Gate {
     First,
 }
 
+/// How a part of the epilogue lies, in the kernel's terms: `PER_COLUMN` and so on of kernels/epilogue.cuh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[allow(missing_docs)]
+pub enum PartWay {
+    #[default]
+    None,
+    PerColumn,
+    PerRow,
+    PerElement,
+    /// Two neighbours at once: each pair begins on a multiple of its size.
+    PerPair,
+}
+
+/// `ACT_RELU` and so on of kernels/epilogue.cuh.
+pub(crate) fn activation_number(activation: Activation) -> u32 {
+    match activation {
+        Activation::None => 0,
+        Activation::Relu => 1,
+        Activation::GeluTanh => 2,
+        Activation::GeluErf => 3,
+        Activation::Silu => 4,
+    }
+}
+
 /// A kernel. Operands are the kernel's: one that is turned has the weights as a and the tokens as b.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -52,7 +76,9 @@ pub struct Config {
     pub gate: Gate,
     pub activation: Activation,
     /// Scale, bias, times, residual.
-    pub parts: [bool; 4],
+    pub parts: [PartWay; 4],
+    /// What goes into the activation is written too.
+    pub kept: bool,
     /// Sums are multiplied with alpha.
     pub scaled: bool,
 }
@@ -70,7 +96,8 @@ impl Config {
             output: Output { dtype: DType::Bf16, add: false, direct: false },
             gate: Gate::None,
             activation: Activation::None,
-            parts: [false; 4],
+            parts: [PartWay::None; 4],
+            kept: false,
             scaled: false,
         }
     }
@@ -87,6 +114,18 @@ impl Config {
         if let Schedule::SplitK(parts) = self.schedule { parts } else { 1 }
     }
 
+    /// Sums that a thread can have: what an epilogue brings needs registers too.
+    fn most_sums(&self) -> u32 {
+        let parts = self.parts.iter().filter(|way| **way != PartWay::None);
+        let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
+        let epilogue = match () {
+            () if each || parts.count() > 2 => 112,
+            () if self.kept || self.output.direct || self.activation == Activation::GeluErf => 176,
+            () => u32::MAX,
+        };
+        self.schedule.most_sums().min(epilogue)
+    }
+
     /// Columns that a tile writes.
     pub fn written(&self) -> u32 {
         if self.gate == Gate::First { self.tile.n / 2 } else { self.tile.n }
@@ -97,7 +136,7 @@ impl Config {
         let KernelTile { m, n, pingpong } = self.tile;
         let rules = [
             (
-                m % 64 == 0 && (pingpong || m % 128 == 0) && self.tile.sums() <= self.schedule.most_sums(),
+                m % 64 == 0 && (pingpong || m % 128 == 0) && self.tile.sums() <= self.most_sums(),
                 "the tile does not fit the registers",
             ),
             (n % if self.turned { 8 } else { 16 } == 0, "columns go in steps of 16, and of 8 where turned"),
@@ -114,6 +153,12 @@ impl Config {
                 self.gate == Gate::None || (!self.turned && !self.layouts.b_mn && n % 32 == 0 && self.split() == 1),
                 "a gate wants weights [2N, K], columns in steps of 32, K in one piece",
             ),
+            (
+                self.gate == Gate::None || self.parts == [PartWay::None; 4],
+                "a gate goes with no other part of an epilogue",
+            ),
+            (self.split() == 1 || !self.parts.contains(&PartWay::PerPair), "sums of a split tile come one by one"),
+            (!self.kept || !self.output.add, "what is kept is not added to"),
             (self.stages() >= 3, "fewer than three slots fit the shared memory"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
@@ -155,13 +200,6 @@ impl Config {
     /// What the text is compiled with.
     pub fn defines(&self) -> Vec<(String, String)> {
         let flag = u32::from;
-        let activation = match self.activation {
-            Activation::None => 0,
-            Activation::Relu => 1,
-            Activation::GeluTanh => 2,
-            Activation::GeluErf => 3,
-            Activation::Silu => 4,
-        };
         let all = [
             ("BM", self.tile.m),
             ("BN", self.tile.n),
@@ -179,11 +217,12 @@ impl Config {
             ("OUT_ADD", flag(self.output.add)),
             ("DIRECT", flag(self.output.direct)),
             ("GATED", flag(self.gate == Gate::First)),
-            ("ACT", activation),
-            ("SCALE", flag(self.parts[0])),
-            ("BIAS", flag(self.parts[1])),
-            ("TIMES", flag(self.parts[2])),
-            ("RESIDUAL", flag(self.parts[3])),
+            ("ACT", activation_number(self.activation)),
+            ("SCALE", self.parts[0] as u32),
+            ("BIAS", self.parts[1] as u32),
+            ("TIMES", self.parts[2] as u32),
+            ("RESIDUAL", self.parts[3] as u32),
+            ("KEEP", flag(self.kept)),
         ];
         all.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }

@@ -127,6 +127,23 @@ impl Device {
         Err(CudaError::Refused(why))
     }
 
+    /// What kernels of mma.sync are compiled for, such as `sm_80`.
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.properties.capability;
+        format!("sm_{major}{minor}")
+    }
+
+    /// Whether the kernels of mma.sync run on it.
+    pub fn has_mma(&self) -> Result<(), CudaError> {
+        let (name, (major, minor)) = (&self.properties.name, self.properties.capability);
+        if major >= 8 {
+            return Ok(());
+        }
+        Err(CudaError::Refused(format!(
+            "our kernels are for compute capability 8.0 and up, {name} has {major}.{minor}"
+        )))
+    }
+
     /// Makes the device this thread's.
     pub(crate) fn current(&self) -> Result<(), CudaError> {
         // SAFETY: the context was retained and is released when the device is dropped.

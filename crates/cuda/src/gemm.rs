@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Gate, THREADS};
 use crate::driver::{Device, Kernel, Memory, Stream};
+use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
 use crate::nvrtc::compile;
 use crate::tensor_map::{Swizzle, TensorBox};
@@ -16,34 +17,6 @@ const HEADERS: [(&str, &str); 3] = [
     ("walk.cuh", include_str!("../kernels/walk.cuh")),
     ("epilogue.cuh", include_str!("../kernels/epilogue.cuh")),
 ];
-
-/// A matrix on the device: the first element, and elements from row to row, column to column, matrix to matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Matrix {
-    pub address: u64,
-    pub row: i64,
-    pub col: i64,
-    pub batch: i64,
-}
-
-impl Matrix {
-    fn transposed(self) -> Matrix {
-        Matrix { row: self.col, col: self.row, ..self }
-    }
-}
-
-/// What a run reads and writes: a \[M, K\], b \[K, N\], out and the parts of the epilogue \[M, N\].
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
-pub struct Operands {
-    pub a: Matrix,
-    pub b: Matrix,
-    pub out: Matrix,
-    /// Scale, bias, times, residual.
-    pub parts: [Option<Matrix>; 4],
-    pub alpha: f32,
-}
 
 /// Memory for tiles that are cut along K; one for each stream.
 #[derive(Debug)]
@@ -65,16 +38,6 @@ impl Scratch {
     }
 }
 
-/// `Part` of kernels/epilogue.cuh.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct PartParam {
-    first: u64,
-    row: i64,
-    col: i64,
-    batch: i64,
-}
-
 /// `Params` of kernels/gemm_sm90.cu.
 #[repr(C, align(128))]
 #[derive(Clone, Copy)]
@@ -82,22 +45,18 @@ struct Params {
     a: CUtensorMap,
     b: CUtensorMap,
     c: [CUtensorMap; 3],
-    out: PartParam,
-    parts: [PartParam; 4],
+    kept: [[CUtensorMap; 3]; 2],
+    ends: Ends,
     partial: u64,
     flags: u64,
-    m: i32,
-    n: i32,
     k: i32,
     tiles_m: i32,
     tiles_n: i32,
     group: i32,
     whole: i32,
     shared: i32,
-    second: i32,
     z_a: i32,
     z_b: i32,
-    alpha: f32,
 }
 
 /// How a product falls to the blocks of a grid.
@@ -230,38 +189,50 @@ impl Gemm {
         let half_b = tile.n / config.cluster.max(halves);
         let a_map = operand(config.dtype, a, (rows_a, k, batch), config.layouts.a_mn, tile.m)?;
         let b_map = operand(config.dtype, b, (rows_b * u64::from(halves), k, batch), config.layouts.b_mn, half_b)?;
-        let mut c = [CUtensorMap { opaque: [0; 16] }; 3];
+        let none = [CUtensorMap { opaque: [0; 16] }; 3];
+        let out_bytes = config.output.dtype.bytes();
+        let boxes = |matrix: Matrix| {
+            let mut maps = none;
+            for (map, size) in maps.iter_mut().zip(out_boxes(config)) {
+                *map = result(config.output.dtype, matrix, (m, n, batch), size)?;
+            }
+            Ok::<_, CudaError>(maps)
+        };
+        let (mut c, mut kept) = (none, [none; 2]);
         if !config.output.direct && config.split() == 1 {
-            for (map, size) in c.iter_mut().zip(out_boxes(config)) {
-                *map = result(config.output.dtype, operands.out, (m, n, batch), size)?;
+            c = boxes(operands.out)?;
+            if let Some(matrix) = operands.kept {
+                let second = Matrix { address: matrix.address + n * out_bytes, ..matrix };
+                kept = [boxes(matrix)?, if halves == 2 { boxes(second)? } else { none }];
             }
         }
-        let part = |matrix: Matrix| {
-            let Matrix { address, row, col, batch } = matrix;
-            PartParam { first: address, row, col, batch }
-        };
+        if config.kept != operands.kept.is_some() {
+            return Err(CudaError::Refused("what is kept needs a place, and only that".into()));
+        }
         let z = |matrix: Matrix| i32::from(batch > 1 && matrix.batch != 0);
         let shares = self.shares;
         Ok(Params {
             a: a_map,
             b: b_map,
             c,
-            out: part(operands.out),
-            parts: operands.parts.map(|matrix| matrix.map_or_else(PartParam::default, part)),
+            kept,
+            ends: EndsOf {
+                extents: (rows_a, rows_b),
+                turned: config.turned,
+                parts: config.parts,
+                dtype: config.output.dtype,
+            }
+            .told(operands)?,
             partial: scratch.partial.address(),
             flags: scratch.flags.address(),
-            m: rows_a as i32,
-            n: rows_b as i32,
             k: k as i32,
             tiles_m: shares.tiles_m,
             tiles_n: shares.tiles_n,
             group: shares.group,
             whole: shares.whole,
             shared: shares.shared,
-            second: n as i32,
             z_a: z(a),
             z_b: z(b),
-            alpha: operands.alpha,
         })
     }
 }
@@ -351,10 +322,9 @@ mod tests {
 
     #[test]
     fn parameters_lie_as_the_kernel_has_them() {
-        assert_eq!(std::mem::offset_of!(Params, out), 640);
-        assert_eq!(std::mem::offset_of!(Params, parts), 672);
-        assert_eq!(std::mem::offset_of!(Params, partial), 800);
-        assert_eq!(std::mem::offset_of!(Params, m), 816);
-        assert_eq!(size_of::<Params>(), 896);
+        assert_eq!(std::mem::offset_of!(Params, ends), 1408);
+        assert_eq!(std::mem::offset_of!(Params, partial), 1616);
+        assert_eq!(std::mem::offset_of!(Params, k), 1632);
+        assert_eq!(size_of::<Params>(), 1664);
     }
 }

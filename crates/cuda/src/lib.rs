@@ -7,9 +7,11 @@
 mod cache;
 mod config;
 mod driver;
+mod ends;
 mod error;
 mod gemm;
 mod library;
+mod mma;
 mod nvrtc;
 mod tensor_map;
 mod tools;
@@ -17,11 +19,13 @@ mod walk;
 mod wgmma;
 
 pub use cache::folder as cache_folder;
-pub use config::{Config, Gate, Layouts, Output};
+pub use config::{Config, Gate, Layouts, Output, PartWay};
 pub use driver::{Device, Event, Graph, Kernel, Memory, Properties, Stream};
+pub use ends::{Matrix, Operands};
 pub use error::{Absent, CudaError};
-pub use gemm::{Gemm, Matrix, Operands, Scratch};
+pub use gemm::{Gemm, Scratch};
 pub use library::{Wanted, open as open_library};
+pub use mma::{MMA_SHARED, MmaConfig, MmaGemm, MmaTile};
 pub use nvrtc::{Compiled, compile, compiler_version};
 pub use tensor_map::{BoxError, Swizzle, TensorBox};
 pub use tools::{Expected, Tools};

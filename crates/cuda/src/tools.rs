@@ -1,8 +1,9 @@
 //! Random numbers on the device, and what results are held against: sums in double precision.
 
+use crate::config::activation_number;
 use crate::driver::{Device, Kernel, Memory, Stream};
+use crate::ends::{Matrix, Operands};
 use crate::error::CudaError;
-use crate::gemm::{Matrix, Operands};
 use crate::nvrtc::compile;
 use gemwright_core::{Activation, DType, Product};
 use std::sync::Arc;
@@ -102,8 +103,7 @@ fn number(dtype: DType) -> i32 {
 impl Tools {
     #[allow(missing_docs)]
     pub fn new(device: &Arc<Device>) -> Result<Tools, CudaError> {
-        let (major, minor) = device.properties.capability;
-        let cubin = compile(TEXT, &HEADERS, &format!("sm_{major}{minor}"), &[], false)?.cubin;
+        let cubin = compile(TEXT, &HEADERS, &device.architecture(), &[], false)?.cubin;
         let kernel = |name| Kernel::load(device, &cubin, name, 0);
         Ok(Tools {
             fill: kernel("fill_normal")?,
@@ -186,13 +186,7 @@ impl Tools {
             rounding,
             dtype: number(expected.dtype),
             out_dtype: number(expected.out_dtype),
-            activation: match expected.activation {
-                Activation::None => 0,
-                Activation::Relu => 1,
-                Activation::GeluTanh => 2,
-                Activation::GeluErf => 3,
-                Activation::Silu => 4,
-            },
+            activation: activation_number(expected.activation) as i32,
             add: i32::from(expected.before.is_some()),
         };
         // SAFETY: the caller's promise; one number is written.

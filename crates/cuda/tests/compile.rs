@@ -3,7 +3,9 @@
 //! configuration, not one in many.
 
 use gemwright_core::{Activation, DType, KernelTile, Schedule};
-use gemwright_cuda::{Config, Gate, Layouts, Output, compiler_version};
+use gemwright_cuda::{
+    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, Output, PartWay, compiler_version,
+};
 
 /// Everything that goes together.
 fn configs() -> Vec<Config> {
@@ -22,7 +24,7 @@ fn configs() -> Vec<Config> {
     }
     // Types and epilogues, on a few tiles.
     for (tile, turned) in
-        [("128x256", false), ("128x128p", false), ("128x176", false), ("64x32p", true), ("128x64", true)]
+        [("128x256", false), ("128x128p", false), ("128x192p", false), ("64x32p", true), ("128x64", true)]
     {
         let plain = Config::new(KernelTile::named(tile).expect("a tile of the table"), Schedule::Persistent, turned);
         for output in [
@@ -36,36 +38,103 @@ fn configs() -> Vec<Config> {
             all.push(Config { output, dtype, ..plain });
         }
         for activation in Activation::ALL {
-            all.push(Config { activation, parts: [true; 4], ..plain });
-            all.push(Config { activation, gate: Gate::First, ..plain });
+            for way in [PartWay::PerColumn, PartWay::PerRow, PartWay::PerElement, PartWay::PerPair] {
+                for kept in [false, true] {
+                    all.push(Config {
+                        activation,
+                        parts: [PartWay::PerRow, PartWay::PerColumn, way, way],
+                        kept,
+                        ..plain
+                    });
+                    all.push(Config {
+                        activation,
+                        parts: [PartWay::None, way, PartWay::None, PartWay::None],
+                        kept,
+                        ..plain
+                    });
+                    all.push(Config { activation, gate: Gate::First, kept, ..plain });
+                }
+            }
         }
     }
     all.retain(|config| config.check().is_ok());
     all
 }
 
-#[test]
-fn kernels_compile_without_spills() {
-    let needed = std::env::var_os("GEMWRIGHT_NEEDS_NVRTC").is_some();
-    match compiler_version() {
-        Err(absent) if needed => panic!("{absent}"),
-        Err(_) => return,
-        Ok(_) => {}
-    }
-    let all = configs();
-    // Every tile, and by and by everything else.
-    let step = if std::env::var_os("GEMWRIGHT_ALL_KERNELS").is_some() { 1 } else { 29 };
-    let mut bad = Vec::new();
-    for config in all.iter().step_by(step) {
-        match config.compile(true) {
-            Err(why) => bad.push(format!("{}: {why}", config.name())),
-            Ok(compiled) => {
-                let spilled = |line: &&str| line.contains("spill stores") && !line.contains(" 0 bytes spill stores");
-                let serialised = |line: &&str| ["C7508", "C7510", "serialized"].iter().any(|x| line.contains(x));
-                let lines = compiled.log.lines().filter(|line| spilled(line) || serialised(line));
-                bad.extend(lines.map(|line| format!("{} {:?}: {line}", config.name(), config.layouts)));
+/// Kernels of mma.sync: layouts, grains, types and epilogues on each tile.
+fn mma_configs() -> Vec<MmaConfig> {
+    let mut all = Vec::new();
+    for tile in MmaTile::ALL {
+        let plain = MmaConfig::new(tile);
+        for (a_mn, b_mn) in [(false, false), (false, true), (true, true), (true, false)] {
+            for grains in [[16, 16], [8, 4], [2, 2]] {
+                all.push(MmaConfig { layouts: Layouts { a_mn, b_mn }, grains, ..plain });
+            }
+        }
+        all.push(MmaConfig { dtype: DType::F16, out_dtype: DType::F16, ..plain });
+        all.push(MmaConfig { out_dtype: DType::F32, add: true, scaled: true, ..plain });
+        for activation in Activation::ALL {
+            for way in [PartWay::PerColumn, PartWay::PerRow, PartWay::PerElement, PartWay::PerPair] {
+                all.push(MmaConfig {
+                    activation,
+                    parts: [PartWay::PerRow, PartWay::PerColumn, way, way],
+                    kept: true,
+                    ..plain
+                });
             }
         }
     }
-    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), all.len().div_ceil(step), bad.join("\n"));
+    all
+}
+
+/// `None` where there is no compiler and none is asked for.
+fn compiler() -> Option<()> {
+    match compiler_version() {
+        Err(absent) if std::env::var_os("GEMWRIGHT_NEEDS_NVRTC").is_some() => panic!("{absent}"),
+        Err(_) => None,
+        Ok(_) => Some(()),
+    }
+}
+
+/// One in so many, or every one.
+fn step(few: usize) -> usize {
+    if std::env::var_os("GEMWRIGHT_ALL_KERNELS").is_some() { 1 } else { few }
+}
+
+/// Lines of the compiler's that nobody wants to see.
+fn complaints(compiled: Result<Compiled, CudaError>) -> Vec<String> {
+    let compiled = match compiled {
+        Err(why) => return vec![why.to_string()],
+        Ok(compiled) => compiled,
+    };
+    let spilled = |line: &&str| line.contains("spill stores") && !line.contains(" 0 bytes spill stores");
+    let serialised = |line: &&str| ["C7508", "C7510", "serialized"].iter().any(|x| line.contains(x));
+    compiled.log.lines().filter(|line| spilled(line) || serialised(line)).map(String::from).collect()
+}
+
+#[test]
+fn kernels_compile_without_spills() {
+    let Some(()) = compiler() else { return };
+    // Every tile, and by and by everything else.
+    let all = configs();
+    let some: Vec<&Config> = all.iter().step_by(step(29)).collect();
+    let bad = some
+        .iter()
+        .flat_map(|config| complaints(config.compile(true)).into_iter().map(move |line| format!("{config:?}: {line}")));
+    let bad: Vec<String> = bad.collect();
+    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
+}
+
+#[test]
+fn mma_kernels_compile_for_every_architecture() {
+    let Some(()) = compiler() else { return };
+    let all = mma_configs();
+    let architectures = ["sm_80", "sm_86", "sm_89", "sm_90"];
+    let pairs: Vec<_> = architectures.iter().flat_map(|arch| all.iter().map(move |config| (arch, config))).collect();
+    let some: Vec<_> = pairs.iter().step_by(step(17)).collect();
+    let bad = some.iter().flat_map(|(arch, config)| {
+        complaints(config.compile(arch, true)).into_iter().map(move |line| format!("{arch} {config:?}: {line}"))
+    });
+    let bad: Vec<String> = bad.collect();
+    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
 }

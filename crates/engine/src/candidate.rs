@@ -66,12 +66,14 @@ pub struct Operands {
     pub out: Operand,
     /// Of the epilogue, as many as the problem says.
     pub parts: Parts<Operand>,
+    /// Where what goes into the activation is written, if the problem says so.
+    pub kept: Option<Operand>,
 }
 
 impl Operands {
     /// Of a product without an epilogue.
     pub fn new(a: Operand, b: Operand, out: Operand) -> Operands {
-        Operands { a, b, out, parts: Parts::default() }
+        Operands { a, b, out, parts: Parts::default(), kept: None }
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Contract {
     pub denormals: bool,
     #[allow(missing_docs)]
     pub fusion: Fusion,
+    /// Weights that are two in one product, and what goes into the activation kept.
+    pub gates_and_keeps: bool,
 }
 
 /// Why a problem is not taken.
@@ -75,6 +77,8 @@ pub enum Refusal {
     Overlap,
     #[error("it has no epilogue")]
     Epilogue,
+    #[error("it has no product of two weights in one, and keeps nothing of what goes into an activation")]
+    GateOrKeep,
     #[error("beta is neither 0, nor 1 without an epilogue")]
     Factor,
     #[error("{0}")]
@@ -103,10 +107,15 @@ impl Contract {
         if self.fusion == Fusion::None && !problem.epilogue.is_none() {
             return Err(Refusal::Epilogue);
         }
-        if overlaps(problem) {
+        let (cols, kept) = (problem.weight_cols(), problem.epilogue.kept);
+        if !self.gates_and_keeps && (problem.epilogue.gated || kept.is_some()) {
+            return Err(Refusal::GateOrKeep);
+        }
+        if overlaps(&problem.out, (p.batch, p.m, p.n)) || kept.is_some_and(|kept| overlaps(&kept, (p.batch, p.m, cols)))
+        {
             return Err(Refusal::Overlap);
         }
-        let operands = [("a", problem.a, p.m, p.k), ("b", problem.b, p.k, p.n), ("out", problem.out, p.m, p.n)];
+        let operands = [("a", problem.a, p.m, p.k), ("b", problem.b, p.k, cols), ("out", problem.out, p.m, p.n)];
         for (operand, layout, rows, cols) in operands {
             let order = blas_order(&layout, rows, cols);
             let taken = match self.strides {
@@ -128,10 +137,9 @@ impl Contract {
     }
 }
 
-/// Two elements of the result are one, or may be: no step goes over the whole of the smaller ones.
-fn overlaps(problem: &Problem) -> bool {
-    let p = problem.product;
-    let mut steps = [(problem.out.batch, p.batch), (problem.out.row, p.m), (problem.out.col, p.n)];
+/// Two elements of what is written are one, or may be: no step goes over the whole of the smaller ones.
+fn overlaps(layout: &Layout, (batch, rows, cols): (u64, u64, u64)) -> bool {
+    let mut steps = [(layout.batch, batch), (layout.row, rows), (layout.col, cols)];
     steps.sort_by_key(|(step, _)| step.unsigned_abs());
     let mut span = 0u128;
     for (step, extent) in steps.into_iter().filter(|(_, extent)| *extent > 1) {
@@ -178,9 +186,8 @@ mod tests {
 
     #[test]
     fn a_result_whose_elements_meet_is_refused() {
-        let problem = Problem::new(3, 4, 5, DType::F32);
-        let out = |row, col| Problem { out: Layout { row, col, batch: 12 }, ..problem };
-        assert!(!overlaps(&out(4, 1)) && !overlaps(&out(1, 3)) && !overlaps(&out(-4, -1)));
-        assert!(overlaps(&out(3, 1)) && overlaps(&out(0, 1)) && overlaps(&out(4, 4)));
+        let meet = |row, col| overlaps(&Layout { row, col, batch: 12 }, (1, 3, 4));
+        assert!(!meet(4, 1) && !meet(1, 3) && !meet(-4, -1));
+        assert!(meet(3, 1) && meet(0, 1) && meet(4, 4));
     }
 }

@@ -1,4 +1,5 @@
-//! The epilogue of a problem: out = activation(scale · sum + bias) · times + residual, each part where it is given.
+//! The epilogue of a problem: out = activation(scale · sum + bias) · times + residual, each part where it is given. A gated
+//! one has weights \[K, 2N\]: out = activation(a · the first N columns) · (a · the others).
 
 use crate::problem::Layout;
 use gemwright_core::Activation;
@@ -39,7 +40,15 @@ pub struct Epilogue {
     pub activation: Activation,
     /// Where each part lies, in the order of [`Part::ALL`].
     pub parts: Parts<Layout>,
+    /// The weights are two, side by side, and the activated one is multiplied with the other.
+    pub gated: bool,
+    /// Where what goes into the activation is written, for the way back: \[M, N\], of a gated one \[M, 2N\].
+    pub kept: Option<Layout>,
 }
+
+/// Words of [`Epilogue::named`] beside parts and activations.
+const GATED: &str = "gated";
+const KEPT: &str = "kept";
 
 impl Epilogue {
     /// Sums are the result.
@@ -60,11 +69,21 @@ impl Epilogue {
         Epilogue { activation, ..self }
     }
 
+    /// Columns of the weights, for each column of the result.
+    pub fn weights(&self) -> u64 {
+        if self.gated { 2 } else { 1 }
+    }
+
     /// From names of parts and an activation, such as `bias`, `gelu`; vectors for scale and bias, matrices for the
-    /// others.
+    /// others; `gated`, and `kept` for what goes into the activation.
     pub fn named<'a>(names: impl Iterator<Item = &'a str>, (m, n): (u64, u64)) -> Result<Epilogue, String> {
         let mut epilogue = Epilogue::default();
+        let mut kept = false;
         for name in names {
+            if name == GATED || name == KEPT {
+                (epilogue.gated, kept) = (epilogue.gated || name == GATED, kept || name == KEPT);
+                continue;
+            }
             let part = Part::ALL.into_iter().find(|part| part.name() == name);
             let activation = Activation::ALL.into_iter().find(|activation| activation.name() == name);
             epilogue = match (part, activation) {
@@ -75,11 +94,13 @@ impl Epilogue {
                 (_, Some(activation)) => epilogue.activated(activation),
                 _ => {
                     let parts = Part::ALL.map(Part::name).into_iter();
-                    let known: Vec<&str> = parts.chain(Activation::ALL.map(Activation::name)).collect();
+                    let known = parts.chain(Activation::ALL.map(Activation::name)).chain([GATED, KEPT]);
+                    let known: Vec<&str> = known.collect();
                     return Err(format!("no epilogue is called `{name}`; known are {}", known.join(", ")));
                 }
             };
         }
+        epilogue.kept = kept.then(|| Layout::row_major(m, n * epilogue.weights()));
         Ok(epilogue)
     }
 
@@ -88,7 +109,8 @@ impl Epilogue {
         let given = |part: &Part| self.parts[*part as usize].is_some();
         let [before, after] = [&Part::ALL[..2], &Part::ALL[2..]].map(|parts| parts.iter().copied().filter(given));
         let activation = (self.activation != Activation::None).then(|| self.activation.name());
-        before.map(Part::name).chain(activation).chain(after.map(Part::name)).collect()
+        let (gated, kept) = (self.gated.then_some(GATED), self.kept.is_some().then_some(KEPT));
+        before.map(Part::name).chain(activation).chain(gated).chain(after.map(Part::name)).chain(kept).collect()
     }
 }
 
@@ -103,5 +125,8 @@ mod tests {
         assert_eq!(epilogue.parts[Part::Times as usize], Some(Layout::row_major(3, 5)));
         assert!(Epilogue::named(["swish"].into_iter(), (3, 5)).unwrap_err().contains("silu"));
         assert!(Epilogue::named([].into_iter(), (3, 5)).unwrap().is_none());
+        let gated = Epilogue::named(["kept", "gated", "silu"].into_iter(), (3, 5)).unwrap();
+        assert_eq!(gated.names(), ["silu", "gated", "kept"]);
+        assert_eq!(gated.kept, Some(Layout::row_major(3, 10)));
     }
 }

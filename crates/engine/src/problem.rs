@@ -2,7 +2,7 @@
 
 use crate::contract::blas_order;
 use crate::epilogue::Epilogue;
-use gemwright_core::{Call, DType, Operands, Product, View};
+use gemwright_core::{Activation, Call, DType, Operands, Product, View};
 
 /// Elements from row to row, from column to column, from one matrix of a batch to the next. Zero repeats,
 /// negative steps go backwards from the first element.
@@ -48,7 +48,7 @@ pub struct Problem {
     pub out_dtype: DType,
     /// \[M, K\].
     pub a: Layout,
-    /// \[K, N\].
+    /// \[K, N\]; of a gated epilogue \[K, 2N\].
     pub b: Layout,
     /// \[M, N\].
     pub out: Layout,
@@ -89,15 +89,32 @@ impl Problem {
         Problem { a: Layout::column_major(m, k), ..Problem::new(m, n, k, dtype) }
     }
 
+    /// A linear layer whose weight is two, \[2N, K\]: out = activation(x · gateᵀ) · (x · upᵀ).
+    pub fn gated(m: u64, n: u64, k: u64, dtype: DType, activation: Activation) -> Problem {
+        let epilogue = Epilogue { gated: true, activation, ..Epilogue::default() };
+        Problem { b: Layout::column_major(k, 2 * n), epilogue, ..Problem::new(m, n, k, dtype) }
+    }
+
+    /// Columns of b.
+    pub fn weight_cols(&self) -> u64 {
+        self.product.n * self.epilogue.weights()
+    }
+
+    /// Multiplications and additions of the products.
+    pub fn flops(&self) -> u128 {
+        Product { n: self.weight_cols(), ..self.product }.flops()
+    }
+
     /// Bytes moved where every operand is touched once.
     pub fn bytes(&self) -> u128 {
         let Product { batch, m, n, k } = self.product;
-        let [a, b, out] = [m * k, k * n, m * n].map(|x| u128::from(x) * u128::from(batch));
+        let [a, b, out] = [m * k, k * self.weight_cols(), m * n].map(|x| u128::from(x) * u128::from(batch));
+        let kept = if self.epilogue.kept.is_some() { u128::from(self.epilogue.weights()) } else { 0 };
         let reads_out = if self.beta == 0.0 { 1 } else { 2 };
         // Vectors of an epilogue are next to nothing.
         let matrices = self.epilogue.parts.iter().flatten().filter(|part| part.row != 0 && part.col != 0).count();
         (a + b) * u128::from(self.dtype.bytes())
-            + out * u128::from(self.out_dtype.bytes()) * (reads_out + matrices as u128)
+            + out * u128::from(self.out_dtype.bytes()) * (reads_out + matrices as u128 + kept)
     }
 }
 

@@ -9,8 +9,8 @@ use gemwright_cuda::{Tools, compiler_version};
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::contest::{Field, contest, ratio};
-use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, choices};
-use gemwright_engine::{Candidate, Epilogue};
+use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, Kernel, choices};
+use gemwright_engine::{Candidate, Epilogue, Layout};
 use gemwright_report as report;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -41,6 +41,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         asked.problem.epilogue =
             Epilogue::named(names, (p.m, p.n)).map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
         asked.problem.out_dtype = args.out_dtype.unwrap_or(dtype);
+        if asked.problem.epilogue.gated {
+            asked.problem.b = Layout::column_major(p.k, asked.problem.weight_cols());
+        }
     }
     let queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
     let tools = Tools::new(&device).map_err(|e| missing(&e))?;
@@ -55,10 +58,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let cases: Vec<Case> = asked
         .iter()
         .flat_map(|asked| {
-            let picked =
-                choices(&asked.problem, &device.properties).into_iter().take(1 + args.next).map(|(choice, _)| choice);
+            let picked = choices(&asked.problem, &device.properties)
+                .into_iter()
+                .take(1 + args.next)
+                .map(|(choice, _)| Kernel::Hopper(choice));
             let all: Vec<_> = if kernels.is_empty() { picked.collect() } else { kernels.clone() };
-            all.into_iter().map(|choice| Case { choice: Some(choice), problem: asked.problem })
+            all.into_iter().map(|kernel| Case { kernel, problem: asked.problem })
         })
         .collect();
     compile_all(&cases, &device);
@@ -151,7 +156,7 @@ fn shard(asked: &Asked, measured: Result<Vec<Measured>, String>, methods: &[Meth
     let p = asked.problem.product;
     let mut row = json!({
         "key": key(asked), "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n,
-        "k": p.k, "count": asked.count, "flops": p.flops() as f64, "bytes": asked.problem.bytes() as f64,
+        "k": p.k, "count": asked.count, "flops": asked.problem.flops() as f64, "bytes": asked.problem.bytes() as f64,
         "epilogue": asked.problem.epilogue.names(),
     });
     match measured {

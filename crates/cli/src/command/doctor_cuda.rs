@@ -3,9 +3,8 @@
 use super::doctor::Args;
 use crate::error::Error;
 use crate::output::Format;
-use gemwright_core::KernelChoice;
 use gemwright_cuda::{CudaError, Device, compiler_version};
-use gemwright_engine::cuda::{Case, CublasLt, OwnCuda, Verdict, cases, check_all};
+use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all};
 use gemwright_report as report;
 use serde_json::json;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let vendor = CublasLt::open();
     let mut cases = cases();
     if let Some(wanted) = &args.kernel {
-        cases.retain(|case| case.choice.is_some_and(|choice| choice.to_string().contains(wanted.as_str())));
+        cases.retain(|case| case.kernel.to_string().contains(wanted.as_str()));
     }
     if cases.is_empty() {
         return Err(Error::Usage("--kernel: no kernel has that in its name".into()));
@@ -84,9 +83,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 fn describe(case: &Case) -> String {
     let (p, problem) = (case.problem.product, &case.problem);
-    let kernel = case.choice.map_or_else(|| "picked".to_string(), |choice| choice.to_string());
     format!(
-        "{kernel} {} {}x{}x{}x{} {} to {} {} alpha {} beta {} out {:?}",
+        "{} {} {}x{}x{}x{} {} to {} {} alpha {} beta {} out {:?}",
+        case.kernel,
         problem.letters(),
         p.batch,
         p.m,
@@ -103,8 +102,7 @@ fn describe(case: &Case) -> String {
 
 /// Kernels are compiled side by side before they are run one after the other.
 pub fn compile_all(cases: &[Case], device: &Arc<Device>) {
-    let mut configs: Vec<_> =
-        cases.iter().filter_map(|case| OwnCuda::new(device, case.choice).config(&case.problem).ok()).collect();
+    let mut configs: Vec<_> = cases.iter().filter_map(|case| case.kernel.build(&case.problem, device)).collect();
     configs.sort_by_key(|config| format!("{config:?}"));
     configs.dedup();
     let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
@@ -113,7 +111,7 @@ pub fn compile_all(cases: &[Case], device: &Arc<Device>) {
             scope.spawn(|| {
                 while let Some(config) = configs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     // One that does not compile says so when it is wanted.
-                    let _ = config.compile(false);
+                    let _ = config.compile(device);
                 }
             });
         }
@@ -121,9 +119,9 @@ pub fn compile_all(cases: &[Case], device: &Arc<Device>) {
 }
 
 /// Kernels by name, or what names there are.
-pub fn named(name: &str) -> Result<KernelChoice, Error> {
-    KernelChoice::named(name).ok_or_else(|| {
-        let all: Vec<String> = KernelChoice::all().map(|choice| choice.to_string()).collect();
+pub fn named(name: &str) -> Result<Kernel, Error> {
+    Kernel::named(name).ok_or_else(|| {
+        let all: Vec<String> = Kernel::all().map(|kernel| kernel.to_string()).collect();
         Error::Missing(format!("no kernel is called `{name}`; there are {}", all.join(", ")))
     })
 }

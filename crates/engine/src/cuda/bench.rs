@@ -41,6 +41,7 @@ struct Set {
     b: Memory,
     out: Memory,
     parts: Parts<Memory>,
+    kept: Option<Memory>,
 }
 
 /// What was measured.
@@ -71,7 +72,8 @@ fn sets(problem: &Problem, queue: &CudaQueue, tools: &Tools, most: usize) -> Res
     let p = problem.product;
     let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
     let a = elements(&problem.a, p.batch, p.m, p.k) * bytes;
-    let b = elements(&problem.b, p.batch, p.k, p.n) * bytes;
+    let b = elements(&problem.b, p.batch, p.k, problem.weight_cols()) * bytes;
+    let kept = problem.epilogue.kept.map(|kept| elements(&kept, p.batch, p.m, problem.weight_cols()) * out_bytes);
     let out = elements(&problem.out, p.batch, p.m, p.n) * out_bytes;
     let count = BEYOND_CACHE.div_ceil((a + b + out).max(1)).clamp(1, most);
     let device = queue.stream.device();
@@ -94,6 +96,7 @@ fn sets(problem: &Problem, queue: &CudaQueue, tools: &Tools, most: usize) -> Res
                 b: filled(b, problem.dtype, i * 8 + 1)?,
                 out: filled(out, problem.out_dtype, i * 8 + 2)?,
                 parts,
+                kept: kept.map(|kept| Memory::new(device, kept)).transpose()?,
             })
         })
         .collect()
@@ -104,13 +107,16 @@ impl Set {
         let p = problem.product;
         let mut operands = Operands::new(
             operand(&self.a, first(&problem.a, p.batch, p.m, p.k)),
-            operand(&self.b, first(&problem.b, p.batch, p.k, p.n)),
+            operand(&self.b, first(&problem.b, p.batch, p.k, problem.weight_cols())),
             operand(&self.out, first(&problem.out, p.batch, p.m, p.n)),
         );
         for ((part, memory), layout) in operands.parts.iter_mut().zip(&self.parts).zip(&problem.epilogue.parts) {
             *part =
                 memory.as_ref().zip(*layout).map(|(memory, layout)| operand(memory, first(&layout, p.batch, p.m, p.n)));
         }
+        let kept = self.kept.as_ref().zip(problem.epilogue.kept);
+        operands.kept =
+            kept.map(|(memory, layout)| operand(memory, first(&layout, p.batch, p.m, problem.weight_cols())));
         operands
     }
 }

@@ -2,20 +2,20 @@
 //! runs over poison must give the same bits and touch nothing beside.
 
 use super::bench::operand;
-use super::own::OwnCuda;
+use super::kernel::Kernel;
 use super::queue::CudaQueue;
-use crate::candidate::{Candidate, Operands, Region};
+use crate::candidate::{Operands, Region};
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Layout, Problem};
 use gemwright_core::{Activation, DType, KernelChoice, Product};
-use gemwright_cuda::{CudaError, Device, Expected, Matrix, Memory, Tools};
+use gemwright_cuda::{CudaError, Device, Expected, Matrix, Memory, MmaTile, Tools};
 use std::sync::Arc;
 
 /// A kernel and a problem.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Case {
-    pub choice: Option<KernelChoice>,
+    pub kernel: Kernel,
     pub problem: Problem,
 }
 
@@ -39,7 +39,7 @@ const SAMPLES: u64 = 65_536;
 pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools) -> Result<Verdict, CudaError> {
     let problem = &case.problem;
     let p = problem.product;
-    let own = OwnCuda::new(device, case.choice);
+    let own = case.kernel.candidate(device);
     let plan = match own.prepare(problem) {
         Ok(plan) => plan,
         Err(why) => return Ok(Verdict::Refused(why.to_string())),
@@ -53,10 +53,16 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
         Ok::<Memory, CudaError>(memory)
     };
     let a = filled(count(&problem.a, p.m, p.k), problem.dtype, 1)?;
-    let b = filled(count(&problem.b, p.k, p.n), problem.dtype, 2)?;
+    let b = filled(count(&problem.b, p.k, problem.weight_cols()), problem.dtype, 2)?;
     let span = count(&problem.out, p.m, p.n);
     let before = filled(span, problem.out_dtype, 3)?;
     let out = Memory::new(device, span * out_bytes + GUARD)?;
+    // What is kept is watched as the result is.
+    let keep = problem.epilogue.kept.map(|layout| (layout, count(&layout, p.m, problem.weight_cols())));
+    let kept = keep.map(|(_, span)| Memory::new(device, span * out_bytes + GUARD)).transpose()?;
+    let holes = |span: usize, cols: u64| span as u64 - p.batch * p.m * cols;
+    let mut written = vec![(&out, span, holes(span, p.n))];
+    written.extend(kept.iter().zip(keep).map(|(kept, (_, span))| (kept, span, holes(span, problem.weight_cols()))));
     let mut parts = [const { None::<Memory> }; 4];
     for (part, layout) in parts.iter_mut().zip(&problem.epilogue.parts) {
         if let Some(layout) = layout {
@@ -68,10 +74,13 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
     for (operand, memory) in operands.parts.iter_mut().zip(&parts) {
         *operand = memory.as_ref().map(at);
     }
+    operands.kept = kept.as_ref().map(at);
     let adds = problem.beta != 0.0;
     let mut sums = Vec::new();
     for _ in 0..3 {
-        out.fill(0, out.bytes(), 0xff, &queue.stream)?;
+        for (memory, ..) in &written {
+            memory.fill(0, memory.bytes(), 0xff, &queue.stream)?;
+        }
         if adds {
             let mut host = vec![0; span * out_bytes];
             before.read(0, &mut host, &queue.stream)?;
@@ -82,20 +91,23 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
             return Ok(Verdict::Wrong(why.to_string()));
         }
         queue.stream.synchronize()?;
-        let (nans, sum) = tools.scan(&queue.stream, &out, problem.out_dtype, 0, span as u64)?;
-        let (guard, _) =
-            tools.scan(&queue.stream, &out, DType::F32, (span * out_bytes).div_ceil(4) as u64, GUARD as u64 / 4 - 1)?;
-        // What lies between rows stays poison.
-        let holes = span as u64 - (p.batch * p.m * p.n);
-        if nans != holes && !adds {
-            return Ok(Verdict::Wrong(format!("{nans} NaNs of {holes} places that are not the result's")));
+        let mut bits = Vec::new();
+        for (memory, span, holes) in &written {
+            let (nans, sum) = tools.scan(&queue.stream, memory, problem.out_dtype, 0, *span as u64)?;
+            let behind = (span * out_bytes).div_ceil(4) as u64;
+            let (guard, _) = tools.scan(&queue.stream, memory, DType::F32, behind, GUARD as u64 / 4 - 1)?;
+            // What lies between rows stays poison.
+            if nans != *holes && !adds {
+                return Ok(Verdict::Wrong(format!("{nans} NaNs of {holes} places that are not the result's")));
+            }
+            if guard != GUARD as u64 / 4 - 1 {
+                return Ok(Verdict::Wrong("written past the end".into()));
+            }
+            bits.push(sum);
         }
-        if guard != GUARD as u64 / 4 - 1 {
-            return Ok(Verdict::Wrong("written past the end".into()));
-        }
-        sums.push(sum);
+        sums.push(bits);
     }
-    if sums.iter().any(|sum| *sum != sums[0]) {
+    if sums.iter().any(|bits| *bits != sums[0]) {
         return Ok(Verdict::Wrong("three runs, not the same bits".into()));
     }
     let matrix = |memory: &Memory, layout: &Layout| Matrix {
@@ -115,16 +127,35 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
             b: matrix(&b, &problem.b),
             out: matrix(&out, &problem.out),
             parts: expected_parts,
+            kept: None,
             alpha: problem.alpha as f32,
         },
         dtype: problem.dtype,
         out_dtype: problem.out_dtype,
         activation: problem.epilogue.activation,
-        gated: false,
+        gated: problem.epilogue.gated,
         before: adds.then(|| matrix(&before, &problem.out)),
     };
     // SAFETY: every operand has as many elements as its layout reaches.
-    let worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
+    let mut worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
+    if let Some((kept, (layout, _))) = kept.as_ref().zip(keep) {
+        // A product of its own: all columns of the weights, up to the activation.
+        let [scale, bias, ..] = expected_parts;
+        let expected = Expected {
+            product: Product { n: problem.weight_cols(), ..p },
+            operands: gemwright_cuda::Operands {
+                out: matrix(kept, &layout),
+                parts: [scale, bias, None, None],
+                ..expected.operands
+            },
+            activation: Activation::None,
+            gated: false,
+            before: None,
+            ..expected
+        };
+        // SAFETY: as above.
+        worst = worst.max(unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? });
+    }
     Ok(if worst <= 1.0 { Verdict::Right(worst) } else { Verdict::Wrong(format!("{worst:.3} times what may be")) })
 }
 
@@ -136,7 +167,8 @@ pub fn cases() -> Vec<Case> {
         let (m, n) = if choice.turned { (n, m) } else { (m, n) };
         let pad = |x: u64| x.next_multiple_of(8);
         for (rows, cols, k) in [(m, pad(n), 64), (m + 1, pad(n) + 8, 200), (3 * m - 5, pad(2 * n - 8), 1096)] {
-            all.push(Case { choice: Some(choice), problem: Problem::linear(rows, cols, k, DType::Bf16) });
+            let problem = Problem::linear(rows, cols, k, DType::Bf16);
+            all.push(Case { kernel: Kernel::Hopper(choice), problem });
         }
     }
     let some = [
@@ -152,8 +184,18 @@ pub fn cases() -> Vec<Case> {
         "128x192-turned-persistent",
         "64x64p-split-k8",
     ];
-    for choice in some.into_iter().filter_map(KernelChoice::named).map(Some).chain([None]) {
-        let mut push = |problem: Problem| all.push(Case { choice, problem });
+    let mma = MmaTile::ALL.into_iter().map(Kernel::Mma);
+    for kernel in some.into_iter().filter_map(Kernel::named).chain([Kernel::Picked]).chain(mma) {
+        let mut push = |problem: Problem| all.push(Case { kernel, problem });
+        if let Kernel::Mma(tile) = kernel {
+            // Every leading dimension, whichever way the operands lie.
+            let (m, n) = (u64::from(tile.m) + 3, u64::from(tile.n) + 5);
+            for k in 96..104 {
+                push(Problem::linear(m, n, k, DType::Bf16));
+                push(Problem::new(m, n, k, DType::F16));
+                push(Problem::grad_weight(m, n, k, DType::Bf16));
+            }
+        }
         for (m, n, k) in
             [(264, 520, 328), (8, 1000, 4096), (1024, 1536, 512), (1, 8, 8), (7, 24, 0), (512, 264, 20_000)]
         {
@@ -182,6 +224,16 @@ pub fn cases() -> Vec<Case> {
                 .with(Part::Times, Layout::row_major(m, n))
                 .with(Part::Residual, Layout::row_major(m, n));
             push(Problem { epilogue: parts.activated(Activation::Silu), ..plain });
+            let beside = Layout { row: n as i64 + 3, col: 1, batch: 0 };
+            let odd = Epilogue::default().with(Part::Residual, beside).with(Part::Scale, beside);
+            push(Problem { epilogue: Epilogue { kept: Some(Layout::row_major(m, n)), ..odd }, ..plain });
+            let turned =
+                Epilogue::default().with(Part::Times, Layout::column_major(m, n)).activated(Activation::GeluTanh);
+            push(Problem { epilogue: Epilogue { kept: Some(beside), ..turned }, out_dtype: DType::F32, ..plain });
+            let gated = Problem::gated(m, n, k, bf16, Activation::Silu);
+            push(gated);
+            let both = Some(Layout::row_major(m, 2 * n));
+            push(Problem { epilogue: Epilogue { kept: both, ..gated.epilogue }, alpha: 0.5, ..gated });
         }
     }
     all

@@ -1,21 +1,39 @@
 //! Which of our kernels a problem gets: the one whose predicted time is least.
 
+use super::own::{config, rows_out};
+use crate::epilogue::Epilogue;
 use crate::problem::Problem;
-use gemwright_core::{KernelChip, KernelChoice};
+use gemwright_core::{Activation, KernelChip, KernelChoice, Product};
 use gemwright_cuda::Properties;
 
 /// Kernels for a problem with their predicted seconds, fastest first.
 pub fn choices(problem: &Problem, device: &Properties) -> Vec<(KernelChoice, f64)> {
+    let problem = &rows_out(problem);
+    let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
     let chip = KernelChip::hopper(u64::from(device.multiprocessors));
     let turned = [problem.a.col != 1 && problem.product.k > 1, problem.b.row != 1 && problem.product.k > 1];
-    let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
+    let product = Product { n: problem.weight_cols(), ..problem.product };
+    let extra = epilogue_clocks(&problem.epilogue);
     let mut all: Vec<(KernelChoice, f64)> = KernelChoice::all()
-        .map(|choice| (choice, choice.seconds(&problem.product, turned, &chip)))
-        // What is written element by element may go by any tile; f32 is not turned.
-        .filter(|(choice, _)| direct || !choice.turned || problem.out_dtype.bytes() == 2)
+        .filter(|choice| config(problem, choice).is_ok_and(|config| config.check().is_ok()))
+        // Where the result is turned by hand it is not worth it.
+        .filter(|choice| direct || !choice.turned || problem.out_dtype.bytes() == 2)
+        .map(|choice| (choice, choice.seconds(&product, turned, extra, &chip)))
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
     all
+}
+
+/// Clocks that an epilogue takes for each sum, beside storing it.
+fn epilogue_clocks(epilogue: &Epilogue) -> f64 {
+    let activation = match epilogue.activation {
+        Activation::None => 0.0,
+        Activation::Relu => 0.02,
+        Activation::GeluTanh | Activation::Silu => 0.12,
+        Activation::GeluErf => 0.3,
+    };
+    let parts = epilogue.parts.iter().flatten().map(|part| if part.row == 0 || part.col == 0 { 0.03 } else { 0.15 });
+    activation + parts.sum::<f64>() + if epilogue.kept.is_some() { 0.1 } else { 0.0 }
 }
 
 /// The fastest by prediction.

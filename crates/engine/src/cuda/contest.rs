@@ -5,12 +5,11 @@ use super::bench::{Measured, Method, measure};
 use super::check::{Case, Verdict, check};
 use super::choose::choices;
 use super::cublaslt::{CublasLt, PROPOSALS};
-use super::own::OwnCuda;
+use super::kernel::Kernel;
 use super::queue::CudaQueue;
 use crate::bench::Times;
 use crate::candidate::Candidate;
 use crate::problem::Problem;
-use gemwright_core::KernelChoice;
 use gemwright_cuda::{CudaError, Device, Tools};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ pub struct Field<'a> {
     /// The vendor's library, where it is here.
     pub vendor: Option<&'a CublasLt>,
     /// Kernels of ours; where there are none, the one that the cost model picks and so many that it ranks next.
-    pub kernels: &'a [KernelChoice],
+    pub kernels: &'a [Kernel],
     /// How many that is.
     pub next: usize,
 }
@@ -36,19 +35,19 @@ const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_mil
 
 /// What came out, for each method; the first of ours is the one that was picked.
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
-    let picked: Vec<KernelChoice> = match field.kernels {
+    let picked: Vec<Kernel> = match field.kernels {
         [] => choices(problem, &field.device.properties)
             .into_iter()
             .take(1 + field.next)
-            .map(|(choice, _)| choice)
+            .map(|(choice, _)| Kernel::Hopper(choice))
             .collect(),
         forced => forced.to_vec(),
     };
     // Right first, then fast.
     let (mut own, mut wrong) = (Vec::new(), Vec::new());
-    for choice in picked {
-        let candidate = OwnCuda::new(field.device, Some(choice));
-        let case = Case { choice: Some(choice), problem: *problem };
+    for kernel in picked {
+        let candidate = kernel.candidate(field.device);
+        let case = Case { kernel, problem: *problem };
         match check(&case, field.device, field.queue, field.tools)? {
             Verdict::Wrong(why) | Verdict::Refused(why) => wrong.push((candidate.name().to_string(), why)),
             Verdict::Right(_) => own.push(candidate),
@@ -58,7 +57,7 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
         Some(vendor) => (0..PROPOSALS).map(|i| if i == 0 { vendor.again() } else { vendor.proposal(i) }).collect(),
         None => Vec::new(),
     };
-    let mut all: Vec<&dyn Candidate> = own.iter().map(|own| own as &dyn Candidate).collect();
+    let mut all: Vec<&dyn Candidate> = own.iter().map(|own| &**own).collect();
     if !proposals.is_empty() {
         let looked: Vec<&dyn Candidate> = proposals.iter().map(|lt| lt as &dyn Candidate).collect();
         let looked = measure(problem, &looked, field.queue, field.tools, &[LOOK])?.remove(0).times;

@@ -50,6 +50,7 @@ const CONTRACT: Contract = Contract {
     determinism: Determinism::Unknown,
     denormals: true,
     fusion: Fusion::None,
+    gates_and_keeps: false,
 };
 
 /// Proposals that are asked for.

@@ -5,11 +5,15 @@ mod check;
 mod choose;
 pub mod contest;
 mod cublaslt;
+mod kernel;
 mod own;
+mod own_mma;
 mod queue;
 
 pub use check::{Case, Verdict, cases, check, check_all};
 pub use choose::{choices, choose};
 pub use cublaslt::CublasLt;
+pub use kernel::{Build, Kernel};
 pub use own::OwnCuda;
+pub use own_mma::OwnMma;
 pub use queue::CudaQueue;

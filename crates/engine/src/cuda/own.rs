@@ -4,9 +4,10 @@ use super::choose::choose;
 use super::queue::{CudaQueue, matrix};
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
+use crate::epilogue::Part;
 use crate::problem::{Layout, Problem};
-use gemwright_core::{DType, KernelChoice, Product};
-use gemwright_cuda::{Config, Device, Gate, Gemm, Layouts, Output};
+use gemwright_core::{DType, KernelChoice, Product, Schedule};
+use gemwright_cuda::{Config, Device, Gate, Gemm, Layouts, Output, PartWay};
 use std::sync::Arc;
 
 const CONTRACT: Contract = Contract {
@@ -23,6 +24,7 @@ const CONTRACT: Contract = Contract {
     determinism: Determinism::Always,
     denormals: true,
     fusion: Fusion::Fused,
+    gates_and_keeps: true,
 };
 
 /// Our kernels on a device.
@@ -75,8 +77,7 @@ impl Candidate for OwnCuda {
         let config = self.config(problem)?;
         let rows = rows_out(problem);
         let gemm = Gemm::new(&self.device, config, rows.product).map_err(|why| Refusal::Library(why.to_string()))?;
-        let swapped = rows.product != problem.product || rows.out != problem.out;
-        Ok(Box::new(OwnPlan { problem: *problem, rows, swapped, gemm }))
+        Ok(Box::new(OwnPlan { problem: *problem, rows, gemm }))
     }
 }
 
@@ -84,7 +85,6 @@ struct OwnPlan {
     problem: Problem,
     /// With the result row by row.
     rows: Problem,
-    swapped: bool,
     gemm: Gemm,
 }
 
@@ -99,24 +99,7 @@ impl Plan for OwnPlan {
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
         let queue = CudaQueue::of(queue)?;
-        let rows = &self.rows;
-        let (a, b) = if self.swapped { (&operands.b, &operands.a) } else { (&operands.a, &operands.b) };
-        let (bytes, out_bytes) = (rows.dtype.bytes(), rows.out_dtype.bytes());
-        let out = matrix(&operands.out, &rows.out, out_bytes);
-        let mut parts = [None; 4];
-        for ((part, layout), operand) in parts.iter_mut().zip(&rows.epilogue.parts).zip(&operands.parts) {
-            *part = layout.as_ref().zip(operand.as_ref()).map(|(layout, operand)| matrix(operand, layout, out_bytes));
-        }
-        if adds_by_residual(rows) {
-            parts[3] = Some(out);
-        }
-        let told = gemwright_cuda::Operands {
-            a: matrix(a, &rows.a, bytes),
-            b: matrix(b, &rows.b, bytes),
-            out,
-            parts,
-            alpha: rows.alpha as f32,
-        };
+        let told = told(&self.problem, &self.rows, operands);
         // SAFETY: the caller's promises are those of the kernel; the scratch is the queue's, whose stream is one.
         unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch) }
             .map_err(|why| RunError::Library(why.to_string()))
@@ -124,14 +107,16 @@ impl Plan for OwnPlan {
 }
 
 /// The same problem with the result's rows contiguous: a transposed one has its operands swapped.
-fn rows_out(problem: &Problem) -> Problem {
+pub(super) fn rows_out(problem: &Problem) -> Problem {
     let p = problem.product;
-    if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 {
+    // A gated one stays as it is: its weights are two on the side of b.
+    if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 || problem.epilogue.gated {
         return *problem;
     }
     let turned = |layout: Layout| Layout { row: layout.col, col: layout.row, ..layout };
     let mut epilogue = problem.epilogue;
     epilogue.parts = epilogue.parts.map(|part| part.map(turned));
+    epilogue.kept = epilogue.kept.map(turned);
     Problem {
         product: Product { m: p.n, n: p.m, ..p },
         a: turned(problem.b),
@@ -142,13 +127,61 @@ fn rows_out(problem: &Problem) -> Problem {
     }
 }
 
+/// What a run is told, of a problem and the same with the result row by row.
+pub(super) fn told(problem: &Problem, rows: &Problem, operands: &Operands) -> gemwright_cuda::Operands {
+    let swapped = rows.product != problem.product || rows.out != problem.out;
+    let (a, b) = if swapped { (&operands.b, &operands.a) } else { (&operands.a, &operands.b) };
+    let (bytes, out_bytes) = (rows.dtype.bytes(), rows.out_dtype.bytes());
+    let out = matrix(&operands.out, &rows.out, out_bytes);
+    let mut parts = [None; 4];
+    for ((part, layout), operand) in parts.iter_mut().zip(&rows.epilogue.parts).zip(&operands.parts) {
+        *part = layout.as_ref().zip(operand.as_ref()).map(|(layout, operand)| matrix(operand, layout, out_bytes));
+    }
+    if adds_by_residual(rows) {
+        parts[Part::Residual as usize] = Some(out);
+    }
+    let kept = rows.epilogue.kept.as_ref().zip(operands.kept.as_ref());
+    gemwright_cuda::Operands {
+        a: matrix(a, &rows.a, bytes),
+        b: matrix(b, &rows.b, bytes),
+        out,
+        parts,
+        kept: kept.map(|(layout, operand)| matrix(operand, layout, out_bytes)),
+        alpha: rows.alpha as f32,
+    }
+}
+
+/// How the parts of an epilogue lie for a kernel; `pairs`: it can take two neighbours at once.
+pub(super) fn part_ways(problem: &Problem, turned: bool, pairs: bool) -> [PartWay; 4] {
+    let per = 16 / problem.out_dtype.bytes() as i64;
+    let way = |part: Layout| match (part.row == 0, part.col == 0) {
+        // The same down a column of the result, or along a row.
+        (true, _) if turned => PartWay::PerRow,
+        (true, _) => PartWay::PerColumn,
+        (_, true) if turned => PartWay::PerColumn,
+        (_, true) => PartWay::PerRow,
+        _ if pairs && aligned(part, per) && problem.product.n.is_multiple_of(2) => PartWay::PerPair,
+        _ => PartWay::PerElement,
+    };
+    let mut parts = problem.epilogue.parts;
+    if adds_by_residual(problem) {
+        parts[Part::Residual as usize] = Some(problem.out);
+    }
+    parts.map(|part| part.map_or(PartWay::None, way))
+}
+
+/// Rows are contiguous and begin on multiples of so many elements, as the first does.
+fn aligned(layout: Layout, per: i64) -> bool {
+    layout.col == 1 && layout.row % per == 0 && layout.batch % per == 0
+}
+
 /// What a result of 16 bits has is added as a residual: each element is read by the thread that writes it.
-fn adds_by_residual(problem: &Problem) -> bool {
+pub(super) fn adds_by_residual(problem: &Problem) -> bool {
     problem.beta == 1.0 && problem.out_dtype != DType::F32
 }
 
 /// What is compiled for a problem whose result lies row by row.
-fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
+pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
     let p = problem.product;
     let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
     let (a_mn, b_mn) = if choice.turned { (b_mn, a_mn) } else { (a_mn, b_mn) };
@@ -158,22 +191,20 @@ fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
     }
     // TMA writes rows that begin on multiples of 16 bytes.
     let per = 16 / problem.out_dtype.bytes() as i64;
-    let aligned = problem.out.col == 1 && problem.out.row % per == 0 && problem.out.batch % per == 0;
-    let turned_wide = choice.turned && problem.out_dtype == DType::F32;
-    let mut parts = problem.epilogue.parts.map(|part| part.is_some());
-    parts[3] |= adds_by_residual(problem);
+    let kept = problem.epilogue.kept;
+    // The second half of what is kept of a gated one begins at a column of its own.
+    let kept_aligned = kept.is_none_or(|kept| aligned(kept, per) && (!problem.epilogue.gated || p.n as i64 % per == 0));
+    let direct = !aligned(problem.out, per) || !kept_aligned || (choice.turned && problem.out_dtype == DType::F32);
+    let whole = !choice.turned && !matches!(choice.schedule, Schedule::SplitK(_));
     Ok(Config {
         cluster: choice.cluster,
         layouts: Layouts { a_mn, b_mn },
         dtype: problem.dtype,
-        output: Output {
-            dtype: problem.out_dtype,
-            add: adds && problem.out_dtype == DType::F32,
-            direct: !aligned || turned_wide,
-        },
-        gate: Gate::None,
+        output: Output { dtype: problem.out_dtype, add: adds && problem.out_dtype == DType::F32, direct },
+        gate: if problem.epilogue.gated { Gate::First } else { Gate::None },
         activation: problem.epilogue.activation,
-        parts,
+        parts: part_ways(problem, choice.turned, whole),
+        kept: kept.is_some(),
         scaled: problem.alpha != 1.0,
         ..Config::new(choice.tile, choice.schedule, choice.turned)
     })

@@ -185,6 +185,7 @@ impl Cblas {
             determinism: Determinism::Unknown,
             denormals: true,
             fusion: Fusion::None,
+            gates_and_keeps: false,
         };
         Ok(Cblas {
             inner: Arc::new(Inner {
