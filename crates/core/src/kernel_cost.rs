@@ -207,6 +207,8 @@ impl KernelChoice {
             ],
             costs.sharpness,
         );
+        // Blocks that share b wait for one another, and an epilogue beside the products makes them uneven.
+        let block = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { block * 1.03 } else { block };
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
         let store = per_tile(costs.store) + epilogue * rows * cols;
         // Whoever takes turns stores while the other multiplies, but for the last time.

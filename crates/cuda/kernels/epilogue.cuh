@@ -66,25 +66,41 @@ template <int WAY> __device__ __forceinline__ float by_way(float row, float colu
     return WAY == PER_ROW ? row : WAY == PER_COLUMN ? column : element;
 }
 
-// x / (1 + 2^t): x times a sigmoid, of which -0 is left where 2^t has no end.
-__device__ __forceinline__ float over_one_and_power(float x, float t) {
-    float power, share;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.f + power));
-    return x * share;
+// x / (1 + 2^s) and y / (1 + 2^t), which is x and y times a sigmoid. Where nothing else is going on, the unit for such
+// functions is the slowest part of an epilogue: both share one reciprocal, and powers end at 2^60, where nothing is left of x
+// and y, lest their product has none. Where others multiply meanwhile, the fewest instructions are best (ALONG).
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
-__device__ __forceinline__ float activate(float x) {
+__device__ __forceinline__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ void over_one_and_power(float& x, float s, float& y, float t) {
+    if (ALONG) {
+        x *= reciprocal(1.f + power_of_two(s));
+        y *= reciprocal(1.f + power_of_two(t));
+    } else {
+        const float p = 1.f + power_of_two(fminf(s, 60.f)), q = 1.f + power_of_two(fminf(t, 60.f)), share = reciprocal(p * q);
+        x *= share * q;
+        y *= share * p;
+    }
+}
+__device__ __forceinline__ void activate(float& x, float& y) {
 #if ACT == ACT_RELU
-    return x < 0.f ? 0.f : x;                          // a NaN stays one
+    x = x < 0.f ? 0.f : x;                             // a NaN stays one
+    y = y < 0.f ? 0.f : y;
 #elif ACT == ACT_GELU_TANH
     // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), the same as x/2 (1 + tanh u); factors times -2 / ln 2.
-    return over_one_and_power(x, x * (-2.302208198f - 0.1029432396f * x * x));
+    over_one_and_power(x, x * (-2.302208198f - 0.1029432396f * x * x), y, y * (-2.302208198f - 0.1029432396f * y * y));
 #elif ACT == ACT_GELU_ERF
-    return 0.5f * x * (1.f + erff(x * 0.70710678118f));
+    x = 0.5f * x * (1.f + erff(x * 0.70710678118f));
+    y = 0.5f * y * (1.f + erff(y * 0.70710678118f));
 #elif ACT == ACT_SILU
-    return over_one_and_power(x, -1.442695041f * x);
-#else
-    return x;
+    over_one_and_power(x, -1.442695041f * x, y, -1.442695041f * y);
 #endif
 }
 
@@ -103,6 +119,67 @@ struct Ends {
 constexpr int PARTS = (SCALE != 0) + (BIAS != 0) + (TIMES != 0) + (RESIDUAL != 0);
 constexpr bool PAIRS = SCALE == PER_PAIR || BIAS == PER_PAIR || TIMES == PER_PAIR || RESIDUAL == PER_PAIR;
 constexpr bool BY_ELEMENT = SCALE >= PER_ELEMENT || BIAS >= PER_ELEMENT || TIMES >= PER_ELEMENT || RESIDUAL >= PER_ELEMENT;
+
+// What the epilogue of a tile needs of rows and columns, fetched before its products begin so that nobody waits for it
+// afterwards. Columns go on to shared memory (STAGED), COLUMNS of each part that has them, for the 128 threads of a group.
+constexpr int BY_COLUMN = (SCALE == PER_COLUMN) + (BIAS == PER_COLUMN) + (TIMES == PER_COLUMN) + (RESIDUAL == PER_COLUMN);
+template <int WAY, int INDEX> __device__ __forceinline__ float staged_column(u32 staged, int c) {
+    if (WAY != PER_COLUMN) return 0.f;
+    const u32 at = staged + (INDEX * COLUMNS + c) * sizeof(Out);
+#if OUT_F32
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+    return x;
+#else
+    u16 x;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");
+    return widen(x);
+#endif
+}
+__device__ __forceinline__ Beside staged_of(u32 staged, int c) {
+    constexpr int S = SCALE == PER_COLUMN, B = S + (BIAS == PER_COLUMN), T = B + (TIMES == PER_COLUMN);
+    return {staged_column<SCALE, 0>(staged, c), staged_column<BIAS, S>(staged, c), staged_column<TIMES, B>(staged, c), staged_column<RESIDUAL, T>(staged, c)};
+}
+struct Ahead {
+    static constexpr int EACH = (COLUMNS + 127) / 128;
+    Out columns[BY_COLUMN ? BY_COLUMN : 1][EACH];
+    Beside rows[MSUB][2];
+    __device__ __forceinline__ Ahead(const Ends& p, int m0, int n0, int z, int row, int lane, int thread) {
+        if (!PARTS) return;
+        int index = 0;
+        auto fetch = [&](const Matrix& part) {
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) columns[index][q] = *part.at(0, min(n0 + min(thread + 128 * q, COLUMNS - 1), p.n - 1), z);
+            ++index;
+        };
+        if (STAGED && SCALE == PER_COLUMN) fetch(p.scale);
+        if (STAGED && BIAS == PER_COLUMN) fetch(p.bias);
+        if (STAGED && TIMES == PER_COLUMN) fetch(p.times);
+        if (STAGED && RESIDUAL == PER_COLUMN) fetch(p.residual);
+#pragma unroll
+        for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int r = min(m0 + row + lane / 4 + i * ROW_STEP + 8 * h, p.m - 1);
+                rows[i][h] = {row_of<SCALE>(p.scale, r, z), row_of<BIAS>(p.bias, r, z), row_of<TIMES>(p.times, r, z), row_of<RESIDUAL>(p.residual, r, z)};
+            }
+    }
+    template <int WAY> static __device__ __forceinline__ float row_of(const Matrix& part, int r, int z) { return WAY == PER_ROW ? widen(*part.at(r, 0, z)) : 0.f; }
+    __device__ __forceinline__ void stage(u32 staged, int thread) const {
+#pragma unroll
+        for (int part = 0; part < BY_COLUMN; ++part)
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) {
+                if (thread + 128 * q >= COLUMNS) continue;
+                const u32 at = staged + (part * COLUMNS + thread + 128 * q) * sizeof(Out);
+#if OUT_F32
+                asm volatile("st.shared.f32 [%0], %1;" :: "r"(at), "f"(columns[part][q]) : "memory");
+#else
+                asm volatile("st.shared.u16 [%0], %1;" :: "r"(at), "h"(columns[part][q]) : "memory");
+#endif
+            }
+    }
+};
 // The parts from a tile on. Rows and columns outside of the matrix read what its last ones do; nobody writes what comes
 // of it.
 struct Nearby {
@@ -143,39 +220,37 @@ __device__ __forceinline__ float after_activation(float x, const Beside& row, co
 }
 // All sums of a thread, up to the activation (BEFORE), from it on (AFTER), or both; the thread's warp begins at a row of
 // the tile at m0, n0.
-template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const Ends& p, Sums& d, int m0, int n0, int z, int row, int lane) {
+template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const Ends& p, Sums& d, [[maybe_unused]] const Ahead& ahead, [[maybe_unused]] u32 staged, int m0, int n0, int z, int row, int lane) {
     if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED)) return;
     const int r0 = row + lane / 4, c0 = 2 * (lane % 4);
     const Nearby parts(p, m0, n0, z);
-    Beside rows[MSUB][2];
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) rows[i][h] = parts.of_row(r0 + i * ROW_STEP + 8 * h);
 #pragma unroll
     for (int j = 0; j < OUT_BN / 8; ++j) {
         // Not all loads at once: there are no registers for what they bring.
         if (PARTS && j % (BY_ELEMENT ? 1 : PARTS > 1 ? 2 : 4) == 0) __syncwarp();
+#if STAGED
+        const Beside columns[2] = {staged_of(staged, c0 + 8 * j), staged_of(staged, c0 + 8 * j + 1)};
+#else
         const Beside columns[2] = {parts.of_column(c0 + 8 * j), parts.of_column(c0 + 8 * j + 1)};
+#endif
 #pragma unroll
         for (int i = 0; i < MSUB; ++i)
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
                 Beside own[2] = {};
                 parts.of_two(r0 + i * ROW_STEP + 8 * h, c0 + 8 * j, own);
+                float* x = d[i] + 4 * j + 2 * h;
+                [[maybe_unused]] float* other = x + (GATED ? COLUMNS / 4 : 0);
 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    float& x = d[i][4 * j + 2 * h + e];
-                    [[maybe_unused]] float& other = d[i][(GATED ? COLUMNS / 4 : 0) + 4 * j + 2 * h + e];
-                    if (BEFORE) {
-                        x = before_activation(p, x, rows[i][h], columns[e], own[e]);
-                        if (GATED && ALPHA) other *= p.alpha;
-                    }
-                    if (AFTER) {
-                        x = activate(x);
-                        if (GATED) x *= other;
-                        x = after_activation(x, rows[i][h], columns[e], own[e]);
-                    }
+                for (int e = 0; e < 2 && BEFORE; ++e) {
+                    x[e] = before_activation(p, x[e], ahead.rows[i][h], columns[e], own[e]);
+                    if (GATED && ALPHA) other[e] *= p.alpha;
+                }
+                if (AFTER) activate(x[0], x[1]);
+#pragma unroll
+                for (int e = 0; e < 2 && AFTER; ++e) {
+                    if (GATED) x[e] *= other[e];
+                    x[e] = after_activation(x[e], ahead.rows[i][h], columns[e], own[e]);
                 }
             }
     }

@@ -20,6 +20,8 @@ constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;       // of a warp
 constexpr int MSUB = WM / 16, OUT_BN = WN;
 constexpr int COLUMNS = WN, ROW_STEP = 16;                // of a thread's sums
 #define GATED 0
+#define ALONG 0
+#define STAGED 0
 #include "epilogue.cuh"
 constexpr u32 A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, SLOT = A_BYTES + B_BYTES;
 static_assert(WM % 16 == 0 && WN % 16 == 0, "a warp multiplies 16 by 16 at least");
@@ -178,12 +180,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant
         }
     }
     const int m = m0 + row, n = n0 + col;
+    const Ahead ahead(p.ends, m, n, at.batch, 0, lane, 0);
 #if KEEP
-    finish<true, false>(p.ends, d, m, n, at.batch, 0, lane);
+    finish<true, false>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
     store_all(p.ends, p.ends.keep, d, m, n, at.batch, lane);
-    finish<false, true>(p.ends, d, m, n, at.batch, 0, lane);
+    finish<false, true>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
 #else
-    finish<true, true>(p.ends, d, m, n, at.batch, 0, lane);
+    finish<true, true>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
 #endif
     store_all(p.ends, p.ends.out, d, m, n, at.batch, lane);
 }

@@ -27,6 +27,8 @@ constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that
 constexpr int MSUB = WG_ROWS / 64;
 constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
 constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
+#define ALONG PINGPONG
+#define STAGED (SPLIT == 1)
 #include "epilogue.cuh"
 constexpr u32 CHUNK = BK * 128;                           // bytes of 64 rows by 64 k, and of 64 k by 64 columns
 constexpr u32 A_BYTES = BM * BK * 2;
@@ -41,7 +43,9 @@ constexpr bool ALONE = !SWAP;
 constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
 constexpr u32 OUT_BYTES = DIRECT || SPLIT > 1 ? 0 : (ALONE ? 8 : 2) * 2 * BOX_BYTES;
 constexpr u32 OFF_BAR = OFF_OUT + OUT_BYTES;
-constexpr u32 SMEM_BYTES = OFF_BAR + 2 * STAGES * 8;
+constexpr u32 OFF_STAGED = OFF_BAR + 2 * STAGES * 8;           // numbers of columns for the epilogue, of either warpgroup
+constexpr u32 STAGED_BYTES = STAGED ? BY_COLUMN * BN * sizeof(Out) : 0;
+constexpr u32 SMEM_BYTES = OFF_STAGED + 2 * STAGED_BYTES;
 static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
 static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
 static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
@@ -251,10 +255,10 @@ template <int FROM> __device__ __forceinline__ void store(Outbox& box, const Ten
 }
 #endif
 #if SPLIT == 1
-__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, int m0, int n0, int z, int warp, int lane) {
+__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, const Ahead& ahead, u32 staged, int m0, int n0, int z, int warp, int lane) {
     const int row = 16 * (warp % 4);
 #if KEEP
-    finish<true, false>(p.ends, d, m0, n0, z, row, lane);
+    finish<true, false>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
 #if DIRECT
     store_direct<0>(p.ends, p.ends.keep, d, m0 + row, n0, z, lane);
     if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, m0 + row, n0, z, lane);
@@ -262,9 +266,9 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
     store<0>(box, p.kept[0], d, m0, n0, z, warp, lane);
     if (GATED) store<GATED ? OUT_BN : 0>(box, p.kept[1], d, m0, n0, z, warp, lane);
 #endif
-    finish<false, true>(p.ends, d, m0, n0, z, row, lane);
+    finish<false, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
 #else
-    finish<true, true>(p.ends, d, m0, n0, z, row, lane);
+    finish<true, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
 #endif
 #if DIRECT
     store_direct<0>(p.ends, p.ends.out, d, m0 + row, n0, z, lane);
@@ -326,7 +330,9 @@ __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int 
         }
         if (KEEP) put_eight(p.ends, p.ends.keep, v, row, col, z);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) v[e] = after_activation(activate(v[e]), rows[e], columns[e], own[e][0]);
+        for (int e = 0; e < 8; e += 2) activate(v[e], v[e + 1]);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) v[e] = after_activation(v[e], rows[e], columns[e], own[e][0]);
         put_eight(p.ends, p.ends.out, v, row, col, z);
     }
 }
@@ -399,6 +405,9 @@ gemm(const __grid_constant__ Params p) {
 #pragma unroll
                     for (int x = 0; x < BN / 2; ++x) d[i][x] = 0.f;
             }
+#if SPLIT == 1
+            const Ahead ahead(p.ends, m0, n0, at.batch, 16 * (warp % 4), lane, thread);
+#endif
             multiply(d, ring, count, full0, empty0, tile_a, tile_b, lane);
             if (PINGPONG) named_arrive(3 + (1 - mine), 256);
 #if STREAM_K
@@ -424,7 +433,13 @@ gemm(const __grid_constant__ Params p) {
             named_sync(5, PINGPONG ? 128 : 256);                  // both warpgroups have read the ring
             lay_out(d, base, row0, warp, lane);
 #else
-            finish_and_store(p, box, d, m0, n0, at.batch, warp, lane);
+            const u32 staged = base + OFF_STAGED + mine * STAGED_BYTES;
+            if (BY_COLUMN) {
+                named_sync(group, 128);                           // of the tile before nobody reads any more
+                ahead.stage(staged, thread);
+                named_sync(group, 128);
+            }
+            finish_and_store(p, box, d, ahead, staged, m0, n0, at.batch, warp, lane);
 #endif
         }
 #if SPLIT > 1

@@ -182,14 +182,20 @@ impl Config {
         }
     }
 
+    /// Of what the epilogue has for columns.
+    fn staged_bytes(&self) -> u32 {
+        let parts = self.parts.iter().filter(|way| **way == PartWay::PerColumn).count() as u32;
+        if self.split() > 1 { 0 } else { 2 * parts * self.tile.n * self.output.dtype.bytes() as u32 }
+    }
+
     /// Slots of the ring: as many as fit, up to what hides the way to memory.
     pub fn stages(&self) -> u32 {
-        ((SHARED - self.out_bytes()) / (self.slot_bytes() + 16)).min(16)
+        ((SHARED - self.out_bytes() - self.staged_bytes()) / (self.slot_bytes() + 16)).min(16)
     }
 
     /// Bytes of shared memory that a block takes.
     pub fn shared(&self) -> u32 {
-        self.stages() * (self.slot_bytes() + 16) + self.out_bytes()
+        self.stages() * (self.slot_bytes() + 16) + self.out_bytes() + self.staged_bytes()
     }
 
     /// Sums that a block leaves for another, in bytes.

@@ -4,6 +4,7 @@
 //! compiled in, a [`Gemm`] is a kernel on a device with the matrices of a product, ready to be put on a [`Stream`].
 //! Nothing of CUDA is linked: where it is missing, [`Absent`] says what and how to get it.
 
+mod bias_grad;
 mod cache;
 mod config;
 mod driver;
@@ -18,6 +19,7 @@ mod tools;
 mod walk;
 mod wgmma;
 
+pub use bias_grad::{BiasGrad, compile_bias_grad};
 pub use cache::folder as cache_folder;
 pub use config::{Config, Gate, Layouts, Output, PartWay};
 pub use driver::{Device, Event, Graph, Kernel, Memory, Properties, Stream};

@@ -92,7 +92,8 @@ pub struct Expected {
     pub before: Option<Matrix>,
 }
 
-fn number(dtype: DType) -> i32 {
+/// As kernels count element types.
+pub(crate) fn number(dtype: DType) -> i32 {
     match dtype {
         DType::F32 => 2,
         DType::F16 => 1,

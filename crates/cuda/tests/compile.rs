@@ -4,7 +4,8 @@
 
 use gemwright_core::{Activation, DType, KernelTile, Schedule};
 use gemwright_cuda::{
-    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, Output, PartWay, compiler_version,
+    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, Output, PartWay, compile_bias_grad,
+    compiler_version,
 };
 
 /// Everything that goes together.
@@ -123,6 +124,14 @@ fn kernels_compile_without_spills() {
         .flat_map(|config| complaints(config.compile(true)).into_iter().map(move |line| format!("{config:?}: {line}")));
     let bad: Vec<String> = bad.collect();
     assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
+}
+
+#[test]
+fn the_gradient_of_a_bias_compiles() {
+    let Some(()) = compiler() else { return };
+    for dtypes in [(DType::Bf16, DType::Bf16), (DType::F16, DType::F32), (DType::F32, DType::F32)] {
+        assert_eq!(complaints(compile_bias_grad(dtypes, dtypes.1 == DType::F32, "sm_80", true)), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::doctor::Args;
 use crate::error::Error;
 use crate::output::Format;
 use gemwright_cuda::{CudaError, Device, compiler_version};
-use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all};
+use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all, check_bias_gradients};
 use gemwright_report as report;
 use serde_json::json;
 use std::sync::Arc;
@@ -35,12 +35,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     compile_all(&cases, &device);
     let (mut right, mut refused, mut worst, mut wrong) = (0usize, 0usize, 0f64, Vec::new());
-    let mut told = |case: &Case, verdict: &Verdict| match verdict {
+    let mut count = |what: String, verdict: &Verdict| match verdict {
         Verdict::Right(off) => (right, worst) = (right + 1, worst.max(*off)),
         Verdict::Refused(_) => refused += 1,
-        Verdict::Wrong(why) => wrong.push(format!("{}: {why}", describe(case))),
+        Verdict::Wrong(why) => wrong.push(format!("{what}: {why}")),
     };
-    check_all(&cases, &device, &mut told).map_err(|e| Error::Failed(e.to_string()))?;
+    let failed = |e: CudaError| Error::Failed(e.to_string());
+    check_all(&cases, &device, &mut |case, verdict| count(describe(case), verdict)).map_err(failed)?;
+    if args.kernel.is_none() {
+        for (what, verdict) in check_bias_gradients(&device).map_err(failed)? {
+            count(what, &verdict);
+        }
+    }
     let p = &device.properties;
     let text = if args.output.format == Format::Json {
         let vendor = vendor.as_ref().map_or_else(

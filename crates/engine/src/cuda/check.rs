@@ -8,7 +8,7 @@ use crate::candidate::{Operands, Region};
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Layout, Problem};
 use gemwright_core::{Activation, DType, KernelChoice, Product};
-use gemwright_cuda::{CudaError, Device, Expected, Matrix, Memory, MmaTile, Tools};
+use gemwright_cuda::{BiasGrad, CudaError, Device, Expected, Matrix, Memory, MmaTile, Tools};
 use std::sync::Arc;
 
 /// A kernel and a problem.
@@ -237,6 +237,59 @@ pub fn cases() -> Vec<Case> {
         }
     }
     all
+}
+
+/// Gradients of biases: the product of a row of ones with what comes back, so that sums are held against the same oracle.
+pub fn check_bias_gradients(device: &Arc<Device>) -> Result<Vec<(String, Verdict)>, CudaError> {
+    let (queue, tools) = (CudaQueue::new(device)?, Tools::new(device)?);
+    let ones = Memory::new(device, 4)?;
+    let mut all = Vec::new();
+    for (rows, cols) in [(1, 1), (3, 255), (597, 4096), (8192, 11_008), (1024, 50_257), (0, 64)] {
+        for dtypes in [(DType::Bf16, DType::Bf16), (DType::F16, DType::F32), (DType::Bf16, DType::F32)] {
+            let dy = Memory::new(device, ((rows * cols * dtypes.0.bytes()) as usize).max(16))?;
+            tools.fill(&queue.stream, &dy, dtypes.0, 5, 1.0)?;
+            let one: [u8; 4] = if dtypes.0 == DType::F16 { [0, 0x3c, 0, 0x3c] } else { [0x80, 0x3f, 0x80, 0x3f] };
+            ones.write(0, &one, &queue.stream)?;
+            let out = Memory::new(device, (cols * dtypes.1.bytes()) as usize)?;
+            let sums = BiasGrad::new(&queue.stream, (rows, cols), dtypes, false)?;
+            let mut bits = Vec::new();
+            for _ in 0..3 {
+                out.fill(0, out.bytes(), 0xff, &queue.stream)?;
+                // SAFETY: both have as many elements as were asked for, and live until the stream is waited for.
+                unsafe { sums.launch(&queue.stream, dy.address(), cols as i64, out.address())? };
+                queue.stream.synchronize()?;
+                bits.push(tools.scan(&queue.stream, &out, dtypes.1, 0, cols)?);
+            }
+            let matrix = |memory: &Memory, row, col| Matrix { address: memory.address(), row, col, batch: 0 };
+            let expected = Expected {
+                product: Product { batch: 1, m: 1, n: cols, k: rows },
+                operands: gemwright_cuda::Operands {
+                    a: matrix(&ones, 0, 0),
+                    b: matrix(&dy, cols as i64, 1),
+                    out: matrix(&out, 0, 1),
+                    parts: [None; 4],
+                    kept: None,
+                    alpha: 1.0,
+                },
+                dtype: dtypes.0,
+                out_dtype: dtypes.1,
+                activation: Activation::None,
+                gated: false,
+                before: None,
+            };
+            // SAFETY: every operand has as many elements as its steps reach.
+            let worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
+            let verdict = match () {
+                () if bits.iter().any(|found| *found != bits[0]) => {
+                    Verdict::Wrong("three runs, not the same bits".into())
+                }
+                () if worst > 1.0 => Verdict::Wrong(format!("{worst:.3} times what may be")),
+                () => Verdict::Right(worst),
+            };
+            all.push((format!("bias gradient {rows}x{cols} {} to {}", dtypes.0, dtypes.1), verdict));
+        }
+    }
+    Ok(all)
 }
 
 /// Checks cases one after the other; `told` hears of each. The first wrong one that ends the device ends it all.

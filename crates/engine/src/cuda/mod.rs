@@ -10,7 +10,7 @@ mod own;
 mod own_mma;
 mod queue;
 
-pub use check::{Case, Verdict, cases, check, check_all};
+pub use check::{Case, Verdict, cases, check, check_all, check_bias_gradients};
 pub use choose::{choices, choose};
 pub use cublaslt::CublasLt;
 pub use kernel::{Build, Kernel};
