@@ -2,8 +2,8 @@
 //! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for few,
 //! some and many rows apart, since memory rules the first and the tensor cores the last.
 
-use crate::Product;
 use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule};
+use crate::{Chip, DType, Product};
 use std::fmt;
 
 /// What a kernel's time goes by on a chip.
@@ -27,6 +27,13 @@ impl KernelChip {
     /// An H100 or H200 by what was measured on an H200; units as the device has them.
     pub fn hopper(units: u64) -> KernelChip {
         KernelChip { units, clock: 1.98e9, flops: 4096.0, shared: 128.0, cache: 48.0, memory: 2120.0 }
+    }
+
+    /// A chip that our kernels are written for: rates as on the H200, units and memory as its datasheet has them.
+    pub fn of(chip: &Chip) -> Option<KernelChip> {
+        let units = chip.units.as_ref().filter(|_| chip.arch.ends_with("sm_90"))?.count.value as u64;
+        let here = KernelChip::hopper(units);
+        Some(KernelChip { memory: here.memory * chip.bandwidth()? / 4.8e12, ..here })
     }
 
     /// Clusters of so many blocks that run at once: larger ones must lie in one part of the chip, and some do not fit.
@@ -175,6 +182,32 @@ impl KernelChoice {
         self.tile.n.is_multiple_of(steps) && (self.cluster == 1 || (!split && large)) && !(split && self.tile.n > 128)
     }
 
+    /// The kernel with the least predicted time, and that time; operands of 16 bits, `[a, b]` as in [`Self::seconds`].
+    pub fn best(product: &Product, dtype: DType, turned: [bool; 2], chip: &KernelChip) -> Option<(KernelChoice, f64)> {
+        let timed = |choice: KernelChoice| (choice, choice.seconds(product, turned, 0.0, chip));
+        let all = KernelChoice::all().filter(|_| matches!(dtype, DType::Bf16 | DType::F16));
+        all.map(timed).min_by(|(_, x), (_, y)| x.total_cmp(y))
+    }
+
+    /// Rounds in which every unit has a tile to work on, the last one cut where the schedule cuts tiles.
+    pub fn waves(&self, product: &Product, chip: &KernelChip) -> f64 {
+        let (tiles, at_once) = self.tiles(product, chip);
+        let rounds = tiles as f64 / at_once as f64;
+        if self.schedule == Schedule::StreamK { rounds } else { rounds.ceil() }
+    }
+
+    /// Tiles, counted as clusters of blocks that share b, and how many of those run at once.
+    fn tiles(&self, product: &Product, chip: &KernelChip) -> (u64, u64) {
+        let Product { batch, m, n, .. } = *product;
+        let (m, n) = if self.turned { (n, m) } else { (m, n) };
+        let (rows, cols) = (u64::from(self.tile.m * self.cluster), u64::from(self.tile.n));
+        let blocks = match self.schedule {
+            Schedule::SplitK(parts) => parts,
+            _ => self.cluster,
+        };
+        (batch * m.div_ceil(rows) * n.div_ceil(cols), chip.clusters(u64::from(blocks)))
+    }
+
     /// From a name such as `128x256-persistent`.
     pub fn named(name: &str) -> Option<KernelChoice> {
         KernelChoice::all().find(|choice| choice.to_string() == name)
@@ -191,11 +224,9 @@ impl KernelChoice {
         let costs = Costs::of(m);
         let ((m, n), [a_turned, b_turned]) =
             if self.turned { ((n, m), [turned[1], turned[0]]) } else { ((m, n), turned) };
-        let (rows, cols) = (u64::from(self.tile.m), u64::from(self.tile.n));
         let cluster = u64::from(self.cluster);
-        let tiles = batch * m.div_ceil(rows * cluster) * n.div_ceil(cols);
-        let at_once = chip.clusters(cluster);
-        let (rows, cols, depth) = (rows as f64, cols as f64, BLOCK_K as f64);
+        let (tiles, at_once) = self.tiles(product, chip);
+        let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
         // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
         let pieces = 1.0 + costs.turned[0] * f64::from(a_turned) + costs.turned[1] * f64::from(b_turned);
@@ -226,7 +257,7 @@ impl KernelChoice {
             }
             Schedule::SplitK(parts) => {
                 let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);
-                let waves = tiles.div_ceil(chip.clusters(u64::from(parts))) as f64;
+                let waves = tiles.div_ceil(at_once) as f64;
                 waves * ((blocks / f64::from(parts)).ceil() * block + add)
             }
         };
@@ -241,6 +272,7 @@ impl KernelChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Catalog;
 
     #[test]
     fn names_come_back() {
@@ -260,6 +292,13 @@ mod tests {
         assert!(square.tile.m * square.tile.n >= 128 * 176, "{square}");
         let few = best(16, 4096, 4096);
         assert!(few.turned && few.tile.n <= 32, "{few}");
+        let h200 = Catalog::builtin().find("h200").unwrap().clone();
+        assert_eq!(KernelChip::of(&h200), Some(chip));
+        let product = Product { batch: 1, m: 4096, n: 4096, k: 4096 };
+        assert_eq!(KernelChoice::named("128x256-persistent").unwrap().waves(&product, &chip), 4.0);
+        assert!(
+            (KernelChoice::named("128x256-stream-k").unwrap().waves(&product, &chip) - 512.0 / 132.0).abs() < 1e-12
+        );
         // A few tiles with a long K are cut along it.
         assert!(matches!(best(64, 1280, 8192).schedule, Schedule::SplitK(_)));
     }

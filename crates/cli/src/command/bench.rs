@@ -56,7 +56,8 @@ pub struct Args {
     /// Weights laid out beforehand, by who can
     #[arg(long)]
     prepacked: bool,
-    /// What follows the product: scale, bias, relu, gelu, gelu-tanh, silu, times (a matrix), residual; fused by who can
+    /// What follows the product: scale, bias, relu, gelu, gelu-tanh, silu, times (a matrix), residual; fused by who can.
+    /// On a GPU also gated (weights of two halves: activation(first) · second) and kept (what goes into the activation)
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub epilogue: Vec<String>,
     /// Turns of every candidate
@@ -65,6 +66,9 @@ pub struct Args {
     /// On a GPU: also so many kernels of ours that the cost model ranks next
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub next: usize,
+    /// On a GPU: of every schedule (data-parallel, persistent, stream-k, split-k) the kernel that the cost model ranks first
+    #[arg(long, conflicts_with_all = ["next", "kernel"])]
+    pub schedules: bool,
     /// On a GPU: without pauses too, at the power the card may draw
     #[arg(long)]
     pub sustained: bool,
@@ -100,8 +104,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
     }
-    if args.next > 0 || args.sustained || args.resume {
-        return Err(Error::Usage("--next, --sustained and --resume go with --device cuda".into()));
+    if args.next > 0 || args.sustained || args.resume || args.schedules {
+        let why = "--next, --schedules, --sustained and --resume go with --device cuda";
+        return Err(Error::Usage(why.into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);
     if !matches!(dtype, DType::F32 | DType::F64 | DType::Bf16) {
@@ -127,7 +132,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let (candidates, mut workers) = chosen(args, dtype, threads)?;
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
-    let bar = bar(args, &asked);
+    let bar = bar(args, asked.len() * args.rounds.max(1), "rounds");
     let mut measured = Vec::new();
     for asked in &asked {
         measured.push(measure(&asked.problem, &candidates, &mut workers, &method, &mut |_, _| bar.inc(1)));
@@ -260,11 +265,12 @@ fn versions(candidates: &[Box<dyn Candidate>], workers: &[Worker]) -> Vec<(Strin
     here.chain(workers.iter().map(|w| (w.name.to_string(), w.origin.clone()))).collect()
 }
 
-fn bar(args: &Args, asked: &[Asked]) -> ProgressBar {
+/// Shown to people, not to files; `what` is counted.
+pub fn bar(args: &Args, count: usize, what: &str) -> ProgressBar {
     let shown = !args.output.quiet && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some((asked.len() * args.rounds.max(1)) as u64), target);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} rounds, {eta}") {
+    let bar = ProgressBar::with_draw_target(Some(count as u64), target);
+    if let Ok(style) = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}} of {{len}} {what}, {{eta}}")) {
         bar.set_style(style);
     }
     bar

@@ -1,15 +1,15 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
-use super::bench::{Args, Asked, problems};
+use super::bench::{Args, Asked, bar, problems};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
 use crate::output::Format;
-use gemwright_core::{Cell, DType, Table};
+use gemwright_core::{Catalog, Cell, Chip, DType, Roof, Table};
 use gemwright_cuda::{Tools, compiler_version};
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
-use gemwright_engine::cuda::contest::{Field, contest, ratio};
-use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, Kernel, choices};
+use gemwright_engine::cuda::contest::{Entrants, Field, contest, ratio};
+use gemwright_engine::cuda::{Case, CublasLt, CudaQueue};
 use gemwright_engine::{Candidate, Epilogue, Layout};
 use gemwright_report as report;
 use serde_json::{Value, json};
@@ -47,23 +47,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
     let tools = Tools::new(&device).map_err(|e| missing(&e))?;
-    let field = Field {
-        device: &device,
-        queue: &queue,
-        tools: &tools,
-        vendor: vendor.as_ref(),
-        kernels: &kernels,
-        next: args.next,
+    let entrants = match kernels.as_slice() {
+        [] if args.schedules => Entrants::EachSchedule,
+        [] => Entrants::Picked(args.next),
+        named => Entrants::Named(named),
     };
+    let field = Field { device: &device, queue: &queue, tools: &tools, vendor: vendor.as_ref(), entrants };
     let cases: Vec<Case> = asked
         .iter()
         .flat_map(|asked| {
-            let picked = choices(&asked.problem, &device.properties)
-                .into_iter()
-                .take(1 + args.next)
-                .map(|(choice, _)| Kernel::Hopper(choice));
-            let all: Vec<_> = if kernels.is_empty() { picked.collect() } else { kernels.clone() };
-            all.into_iter().map(|kernel| Case { kernel, problem: asked.problem })
+            let entrants = entrants.of(&asked.problem, &device).into_iter();
+            entrants.map(|kernel| Case { kernel, problem: asked.problem })
         })
         .collect();
     compile_all(&cases, &device);
@@ -74,12 +68,16 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let done = if args.resume { done(args.record.as_deref()) } else { Vec::new() };
     let mut shards = shards(args.record.as_deref(), args.resume)?;
     let mut rows = Vec::new();
+    let bar = bar(args, asked.len(), "products");
     for asked in &asked {
         let row = match done.iter().find(|row| same(row, asked)) {
             Some(row) => row.clone(),
             None => {
                 let measured = contest(&asked.problem, &field, &methods);
-                let row = shard(asked, measured.map_err(|e| e.to_string()), &methods);
+                let mut row = shard(asked, measured.map_err(|e| e.to_string()), &methods);
+                if args.record.is_some() {
+                    row["nvidia_smi"] = json!(smi());
+                }
                 if let Some(file) = &mut shards {
                     writeln!(file, "{row}").map_err(|e| Error::Failed(e.to_string()))?;
                 }
@@ -87,10 +85,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
             }
         };
         if !args.output.quiet {
-            eprintln!("{}", line(&row));
+            bar.suspend(|| eprintln!("{}", line(&row)));
         }
+        bar.inc(1);
         rows.push(row);
     }
+    bar.finish_and_clear();
+    let catalog = Catalog::builtin();
+    let chip = catalog.recognise(&device.properties.name, None, None);
     let origin = vendor.as_ref().map(Candidate::origin);
     let p = &device.properties;
     let all = json!({
@@ -98,11 +100,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
         "device": {"name": p.name, "multiprocessors": p.multiprocessors, "driver": p.driver},
         "nvidia_smi": smi(), "products": rows,
     });
-    let table = table(&rows);
+    let table = table(&rows, dtype, chip);
     if let Some(folder) = &args.record {
         let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
         std::fs::write(folder.join("raw.json"), all.to_string()).map_err(failed)?;
         std::fs::write(folder.join("table.csv"), report::csv(&table)).map_err(failed)?;
+        if let Some(chip) = chip {
+            std::fs::write(folder.join("plot.svg"), plot(&rows, dtype, chip)).map_err(failed)?;
+        }
     }
     match args.output.format {
         Format::Json => args.output.write(&all.to_string()),
@@ -213,7 +218,32 @@ fn line(row: &Value) -> String {
     )
 }
 
-fn table(rows: &[Value]) -> Table {
+/// Seconds at the chip's roof.
+fn least(row: &Value, dtype: DType, chip: &Chip) -> Option<f64> {
+    let number = |name: &str| row[name].as_f64().unwrap_or(0.0) as u128;
+    Roof::new(number("flops"), number("bytes"), dtype, chip).ok().map(|roof| roof.seconds)
+}
+
+/// Ours and the vendor's by their share of the roof, at full clocks.
+fn plot(rows: &[Value], dtype: DType, chip: &Chip) -> String {
+    let dots = |row: &Value| {
+        let times = row["burst"]["times"].as_array().cloned().unwrap_or_default();
+        let least = least(row, dtype, chip)?;
+        let share = |name: &str, time: Option<&Value>| time.map(|time| (name.to_string(), least / median(time)));
+        let own = times.iter().find(|time| time["own"] == json!(true));
+        let default = times.iter().find(|time| time["name"] == json!("cublaslt"));
+        let vendors = times.iter().filter(|time| time["own"] != json!(true));
+        let best = vendors.min_by(|x, y| median(x).total_cmp(&median(y)));
+        let dots = [share("ours", own), share("cublaslt", default), share("cublaslt, best of 8", best)];
+        let caption =
+            format!("{} x {} x {} {}", row["m"], row["n"], row["k"], row["flags"].as_str().unwrap_or_default());
+        Some(report::DotRow { caption, dots: dots.into_iter().flatten().collect() })
+    };
+    let rows: Vec<report::DotRow> = rows.iter().filter_map(dots).collect();
+    report::dots_svg(&format!("Share of the roof of {}, full clocks", chip.name), &rows, &|name| name == "ours")
+}
+
+fn table(rows: &[Value], dtype: DType, chip: Option<&Chip>) -> Table {
     let mut table = Table::new(&[
         "product",
         "flags",
@@ -226,6 +256,7 @@ fn table(rows: &[Value]) -> Table {
         ">median",
         ">TFLOP/s",
         ">TB/s",
+        ">of roof",
         ">to the default",
         ">to the best of 8",
     ]);
@@ -253,6 +284,8 @@ fn table(rows: &[Value]) -> Table {
                     Cell::shown(seconds, report::seconds(seconds)),
                     Cell::shown(rate("flops"), report::significant(rate("flops"), 4)),
                     Cell::shown(rate("bytes"), report::significant(rate("bytes"), 3)),
+                    chip.and_then(|chip| least(row, dtype, chip))
+                        .map_or(Cell::Empty, |least| Cell::shown(least / seconds, report::percent(least / seconds))),
                     ratio("to_default"),
                     ratio("to_best"),
                 ]);

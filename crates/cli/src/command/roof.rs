@@ -8,7 +8,11 @@ use crate::output::{Format, OutputArgs};
 use crate::products::{one_product, products_of_csv};
 use crate::subject::ModelOptions;
 use crate::workload::{describe, workload};
-use gemwright_core::{Cell, Chip, DType, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload};
+use gemwright_core::{
+    Cell, Chip, DType, KernelChip, KernelChoice, Pass, Product, Roof, Summary, Table, Utilisation, WarpTile, Waves,
+    Workload,
+};
+use gemwright_engine::Problem;
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
 use std::path::PathBuf;
@@ -130,6 +134,11 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
         ">useful",
         ">tiled time",
     ];
+    // Chips that gemwright's own kernels run on: the one it would pick, and what it should take.
+    let ours = chips.iter().any(|chip| KernelChip::of(chip).is_some());
+    if ours {
+        names.extend(["our kernel", ">its waves", ">its time"]);
+    }
     if measured {
         names.extend([">measured", ">of roof"]);
     }
@@ -164,6 +173,9 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
                     ]);
                 }
             }
+            if ours {
+                row.extend(own_cells(call, chip));
+            }
             if measured {
                 row.extend(measured_cells(call, &roof));
             }
@@ -171,6 +183,27 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
         }
     }
     Ok(table)
+}
+
+/// The kernel of ours that would be picked, its waves and its predicted time.
+fn own_cells(call: &gemwright_core::Call, chip: &Chip) -> [Cell; 3] {
+    let picked = KernelChip::of(chip).zip(Problem::of(call, call.dtype())).and_then(|(chip, problem)| {
+        let Product { k, .. } = problem.product;
+        let turned = [problem.a.col != 1 && k > 1, problem.b.row != 1 && k > 1];
+        // What TMA cannot move has no kernel yet.
+        let aligned = [problem.a, problem.b].iter().all(|layout| layout.row.max(layout.col) % 8 == 0);
+        let (choice, seconds) =
+            KernelChoice::best(&problem.product, problem.dtype, turned, &chip).filter(|_| aligned)?;
+        Some((choice, choice.waves(&problem.product, &chip), seconds))
+    });
+    match picked {
+        None => [const { Cell::Empty }; 3],
+        Some((choice, waves, seconds)) => [
+            choice.to_string().into(),
+            Cell::shown(waves, report::significant(waves, 3)),
+            Cell::shown(seconds, report::seconds(seconds)),
+        ],
+    }
 }
 
 /// Seconds of one repetition, and how much of them the roof would need.

@@ -32,10 +32,24 @@ fn epilogue_clocks(epilogue: &Epilogue) -> f64 {
         Activation::GeluTanh | Activation::Silu => 0.095,
         Activation::GeluErf => 0.25,
     };
-    let parts = epilogue.parts.iter().flatten().map(|part| if part.row == 0 || part.col == 0 { 0.02 } else { 0.15 });
+    let parts = epilogue.parts.iter().flatten().map(|part| if part.row == 0 || part.col == 0 { 0.005 } else { 0.15 });
     let kept = if epilogue.kept.is_some() { 0.1 } else { 0.0 };
-    // Of two weights' sums only one is activated.
-    activation / epilogue.weights() as f64 + parts.sum::<f64>() + kept
+    // Of two weights' sums only one is activated, but the other must be brought to it.
+    activation * if epilogue.gated { 0.8 } else { 1.0 } + parts.sum::<f64>() + kept
+}
+
+/// The fastest of each schedule by prediction, split-K of any number as one.
+pub fn choices_by_schedule(problem: &Problem, device: &Properties) -> Vec<KernelChoice> {
+    let mut kinds = Vec::new();
+    let mut found = Vec::new();
+    for (choice, _) in choices(problem, device) {
+        let kind = std::mem::discriminant(&choice.schedule);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            found.push(choice);
+        }
+    }
+    found
 }
 
 /// The fastest by prediction.

@@ -3,7 +3,7 @@
 
 use super::bench::{Measured, Method, measure};
 use super::check::{Case, Verdict, check};
-use super::choose::choices;
+use super::choose::{choices, choices_by_schedule};
 use super::cublaslt::{CublasLt, PROPOSALS};
 use super::kernel::Kernel;
 use super::queue::CudaQueue;
@@ -24,10 +24,34 @@ pub struct Field<'a> {
     pub tools: &'a Tools,
     /// The vendor's library, where it is here.
     pub vendor: Option<&'a CublasLt>,
-    /// Kernels of ours; where there are none, the one that the cost model picks and so many that it ranks next.
-    pub kernels: &'a [Kernel],
-    /// How many that is.
-    pub next: usize,
+    #[allow(missing_docs)]
+    pub entrants: Entrants<'a>,
+}
+
+/// Which kernels of ours.
+#[derive(Debug, Clone, Copy)]
+pub enum Entrants<'a> {
+    #[allow(missing_docs)]
+    Named(&'a [Kernel]),
+    /// The one that the cost model picks, and so many that it ranks next.
+    Picked(usize),
+    /// Of each schedule the one that it ranks first.
+    EachSchedule,
+}
+
+impl Entrants<'_> {
+    /// For a problem, the one that would be picked first.
+    pub fn of(&self, problem: &Problem, device: &Device) -> Vec<Kernel> {
+        let device = &device.properties;
+        match self {
+            Entrants::Named(kernels) => kernels.to_vec(),
+            Entrants::Picked(next) => {
+                let ranked = choices(problem, device).into_iter().map(|(choice, _)| Kernel::Hopper(choice));
+                ranked.take(1 + next).collect()
+            }
+            Entrants::EachSchedule => choices_by_schedule(problem, device).into_iter().map(Kernel::Hopper).collect(),
+        }
+    }
 }
 
 /// A look at each of the vendor's proposals.
@@ -35,17 +59,9 @@ const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_mil
 
 /// What came out, for each method; the first of ours is the one that was picked.
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
-    let picked: Vec<Kernel> = match field.kernels {
-        [] => choices(problem, &field.device.properties)
-            .into_iter()
-            .take(1 + field.next)
-            .map(|(choice, _)| Kernel::Hopper(choice))
-            .collect(),
-        forced => forced.to_vec(),
-    };
     // Right first, then fast.
     let (mut own, mut wrong) = (Vec::new(), Vec::new());
-    for kernel in picked {
+    for kernel in field.entrants.of(problem, field.device) {
         let candidate = kernel.candidate(field.device);
         let case = Case { kernel, problem: *problem };
         match check(&case, field.device, field.queue, field.tools)? {
