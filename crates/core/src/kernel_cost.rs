@@ -140,6 +140,36 @@ fn largest(all: &[f64], sharpness: f64) -> f64 {
     most * all.iter().map(|x| (x / most).powf(sharpness)).sum::<f64>().powf(1.0 / sharpness)
 }
 
+/// How an operand lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feed {
+    /// Its k is not contiguous.
+    pub turned: bool,
+    /// Bytes that every line of it begins on, as far as a power of two says: 16 to 128.
+    pub grain: u64,
+}
+
+impl Feed {
+    /// Contiguous along k, on whole lines of the cache.
+    pub const PLAIN: Feed = Feed { turned: false, grain: 128 };
+
+    /// Of lines of 16-bit elements that are `step` elements apart.
+    pub fn new(turned: bool, step: i64) -> Feed {
+        let bytes = step.unsigned_abs() * 2;
+        Feed { turned, grain: (1 << bytes.trailing_zeros().min(7)).max(16) }
+    }
+
+    /// Clocks of a unit for each 128 bytes of such lines, which come in several pieces; measured with all units at it.
+    fn clocks(self) -> f64 {
+        match self.grain {
+            128 => 0.0,
+            64 => 3.4,
+            32 => 3.6,
+            _ => 5.1,
+        }
+    }
+}
+
 /// A kernel: tile, orientation, neighbours, schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -182,9 +212,9 @@ impl KernelChoice {
         self.tile.n.is_multiple_of(steps) && (self.cluster == 1 || (!split && large)) && !(split && self.tile.n > 128)
     }
 
-    /// The kernel with the least predicted time, and that time; operands of 16 bits, `[a, b]` as in [`Self::seconds`].
-    pub fn best(product: &Product, dtype: DType, turned: [bool; 2], chip: &KernelChip) -> Option<(KernelChoice, f64)> {
-        let timed = |choice: KernelChoice| (choice, choice.seconds(product, turned, 0.0, chip));
+    /// The kernel with the least predicted time, and that time; operands of 16 bits.
+    pub fn best(product: &Product, dtype: DType, feeds: [Feed; 2], chip: &KernelChip) -> Option<(KernelChoice, f64)> {
+        let timed = |choice: KernelChoice| (choice, choice.seconds(product, feeds, 0.0, chip));
         let all = KernelChoice::all().filter(|_| matches!(dtype, DType::Bf16 | DType::F16));
         all.map(timed).min_by(|(_, x), (_, y)| x.total_cmp(y))
     }
@@ -213,28 +243,27 @@ impl KernelChoice {
         KernelChoice::all().find(|choice| choice.to_string() == name)
     }
 
-    /// Seconds of a product of 16-bit operands; `[a, b]` says whose k is not contiguous, `epilogue` how many clocks of a
-    /// unit each sum takes beside being stored.
-    pub fn seconds(&self, product: &Product, turned: [bool; 2], epilogue: f64, chip: &KernelChip) -> f64 {
-        self.clocks(product, turned, epilogue, chip) / chip.clock
+    /// Seconds of a product of 16-bit operands a and b; `epilogue`: clocks of a unit that each sum takes beside being
+    /// stored.
+    pub fn seconds(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
+        self.clocks(product, feeds, epilogue, chip) / chip.clock
     }
 
-    fn clocks(&self, product: &Product, turned: [bool; 2], epilogue: f64, chip: &KernelChip) -> f64 {
-        let Product { batch, m, n, k } = *product;
-        let costs = Costs::of(m);
-        let ((m, n), [a_turned, b_turned]) =
-            if self.turned { ((n, m), [turned[1], turned[0]]) } else { ((m, n), turned) };
+    fn clocks(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
+        let (k, costs) = (product.k, Costs::of(product.m));
+        let [a, b] = if self.turned { [feeds[1], feeds[0]] } else { feeds };
         let cluster = u64::from(self.cluster);
         let (tiles, at_once) = self.tiles(product, chip);
         let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
         // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
-        let pieces = 1.0 + costs.turned[0] * f64::from(a_turned) + costs.turned[1] * f64::from(b_turned);
+        let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
         let block = largest(
             &[
                 costs.multiply * 2.0 * rows * cols * depth / chip.flops,
                 costs.shared * (rows / 64.0 * (64.0 + cols) + rows + cols) * depth * 2.0 / chip.shared,
                 costs.fetch * (rows + cols / cluster as f64) * depth * 2.0 / chip.cache * pieces,
+                rows * a.clocks() + cols / cluster as f64 * b.clocks(),
             ],
             costs.sharpness,
         );
@@ -264,6 +293,7 @@ impl KernelChoice {
         // Starting a block for every tile costs a little each time.
         let starts =
             if self.schedule == Schedule::DataParallel { tiles.div_ceil(at_once) as f64 * 1000.0 } else { 0.0 };
+        let Product { batch, m, n, k } = *product;
         let bytes = 2.0 * (batch * (m * k + n * k + m * n)) as f64;
         costs.launch + starts + largest(&[work, bytes / (chip.memory * costs.memory)], costs.overlap)
     }
@@ -285,7 +315,7 @@ mod tests {
         let chip = KernelChip::hopper(132);
         let best = |m, n, k| {
             let product = Product { batch: 1, m, n, k };
-            let time = |choice: &KernelChoice| choice.seconds(&product, [false, false], 0.0, &chip);
+            let time = |choice: &KernelChoice| choice.seconds(&product, [Feed::PLAIN; 2], 0.0, &chip);
             KernelChoice::all().min_by(|x, y| time(x).total_cmp(&time(y))).unwrap()
         };
         let square = best(8192, 8192, 8192);

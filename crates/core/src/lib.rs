@@ -35,7 +35,7 @@ pub use dtype::DType;
 pub use epilogue::Activation;
 pub use explain::{Explanation, Happening, Section, Subject};
 pub use gradient::{GradientProduct, batch_gradients, grouped_gradients, matrix_gradients};
-pub use kernel_cost::{KernelChip, KernelChoice};
+pub use kernel_cost::{Feed, KernelChip, KernelChoice};
 pub use kernel_tile::{BLOCK_K, KernelTile, Schedule};
 pub use measured::{Launched, LaunchedKernel, Measured, MeasuredKernel};
 pub use nearest::nearest;

@@ -9,10 +9,10 @@ use crate::products::{one_product, products_of_csv};
 use crate::subject::ModelOptions;
 use crate::workload::{describe, workload};
 use gemwright_core::{
-    Cell, Chip, DType, KernelChip, KernelChoice, Pass, Product, Roof, Summary, Table, Utilisation, WarpTile, Waves,
-    Workload,
+    Cell, Chip, DType, KernelChip, KernelChoice, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload,
 };
 use gemwright_engine::Problem;
+use gemwright_engine::cuda::feeds;
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
 use std::path::PathBuf;
@@ -188,12 +188,10 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
 /// The kernel of ours that would be picked, its waves and its predicted time.
 fn own_cells(call: &gemwright_core::Call, chip: &Chip) -> [Cell; 3] {
     let picked = KernelChip::of(chip).zip(Problem::of(call, call.dtype())).and_then(|(chip, problem)| {
-        let Product { k, .. } = problem.product;
-        let turned = [problem.a.col != 1 && k > 1, problem.b.row != 1 && k > 1];
         // What TMA cannot move has no kernel yet.
         let aligned = [problem.a, problem.b].iter().all(|layout| layout.row.max(layout.col) % 8 == 0);
         let (choice, seconds) =
-            KernelChoice::best(&problem.product, problem.dtype, turned, &chip).filter(|_| aligned)?;
+            KernelChoice::best(&problem.product, problem.dtype, feeds(&problem), &chip).filter(|_| aligned)?;
         Some((choice, choice.waves(&problem.product, &chip), seconds))
     });
     match picked {

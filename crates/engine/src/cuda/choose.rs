@@ -3,22 +3,31 @@
 use super::own::{config, rows_out};
 use crate::epilogue::Epilogue;
 use crate::problem::Problem;
-use gemwright_core::{Activation, KernelChip, KernelChoice, Product};
+use gemwright_core::{Activation, Feed, KernelChip, KernelChoice, Product};
 use gemwright_cuda::Properties;
+
+/// How a and b lie.
+pub fn feeds(problem: &Problem) -> [Feed; 2] {
+    let k = problem.product.k;
+    let feed = |along_k: i64, step: i64| {
+        if along_k == 1 || k <= 1 { Feed::new(false, step) } else { Feed::new(true, along_k) }
+    };
+    [feed(problem.a.col, problem.a.row), feed(problem.b.row, problem.b.col)]
+}
 
 /// Kernels for a problem with their predicted seconds, fastest first.
 pub fn choices(problem: &Problem, device: &Properties) -> Vec<(KernelChoice, f64)> {
     let problem = &rows_out(problem);
     let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
     let chip = KernelChip::hopper(u64::from(device.multiprocessors));
-    let turned = [problem.a.col != 1 && problem.product.k > 1, problem.b.row != 1 && problem.product.k > 1];
+    let feeds = feeds(problem);
     let product = Product { n: problem.weight_cols(), ..problem.product };
     let extra = epilogue_clocks(&problem.epilogue);
     let mut all: Vec<(KernelChoice, f64)> = KernelChoice::all()
         .filter(|choice| config(problem, choice).is_ok_and(|config| config.check().is_ok()))
         // Where the result is turned by hand it is not worth it.
         .filter(|choice| direct || !choice.turned || problem.out_dtype.bytes() == 2)
-        .map(|choice| (choice, choice.seconds(&product, turned, extra, &chip)))
+        .map(|choice| (choice, choice.seconds(&product, feeds, extra, &chip)))
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
     all

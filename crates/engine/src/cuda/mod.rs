@@ -11,7 +11,7 @@ mod own_mma;
 mod queue;
 
 pub use check::{Case, Verdict, cases, check, check_all, check_bias_gradients};
-pub use choose::{choices, choose};
+pub use choose::{choices, choose, feeds};
 pub use cublaslt::CublasLt;
 pub use kernel::{Build, Kernel};
 pub use own::OwnCuda;
