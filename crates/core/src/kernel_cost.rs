@@ -58,6 +58,10 @@ struct Costs {
     sharpness: f64,
     /// Operands whose k is not contiguous come in more, smaller pieces: of a and of b.
     turned: [f64; 2],
+    /// Lines that begin on 64, 32 or 16 bytes come in several requests: clocks for each 128 bytes of them, and until they
+    /// are there, which only as many blocks of K can hide as fit the shared memory.
+    pieces: [f64; 3],
+    until_there: [f64; 3],
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
     /// Of passing the tensor cores on, where warpgroups take turns.
@@ -66,6 +70,8 @@ struct Costs {
     /// places of K and share less of the cache.
     cut: [f64; 2],
     cut_blocks: f64,
+    /// Of each further part of a tile that its last one takes, for each element: they come one after the other.
+    take: f64,
     /// Of adding up within a cluster: at least, for each element, for each block of the cluster.
     add: [f64; 3],
     /// Before and after everything.
@@ -81,10 +87,13 @@ const FEW: Costs = Costs {
     fetch: 0.6079,
     sharpness: 105.6,
     turned: [0.03, 0.03],
+    pieces: [0.6, 1.8, 2.9],
+    until_there: [350.0, 350.0, 600.0],
     store: [2147.0, 0.03755],
     turn: [675.1, 0.0],
     cut: [6607.0, 0.6141],
     cut_blocks: 1.147,
+    take: 0.13,
     add: [4145.0, 0.2598, 701.6],
     launch: 2392.0,
     memory: 1.227,
@@ -97,10 +106,13 @@ const SOME: Costs = Costs {
     fetch: 0.7174,
     sharpness: 9.57,
     turned: [0.07448, 0.06036],
+    pieces: [4.2, 4.2, 4.8],
+    until_there: [3700.0, 3700.0, 5500.0],
     store: [166.3, 0.1008],
     turn: [595.2, 0.03886],
     cut: [16900.0, 0.116],
     cut_blocks: 1.023,
+    take: 0.12,
     add: [5530.0, 0.3918, 893.2],
     launch: 3687.0,
     memory: 0.9626,
@@ -113,10 +125,13 @@ const MANY: Costs = Costs {
     fetch: 0.4989,
     sharpness: 3.443,
     turned: [0.03939, 0.6797],
+    pieces: [1.9, 2.6, 3.5],
+    until_there: [2500.0, 2500.0, 2600.0],
     store: [0.0, 0.09603],
     turn: [1122.0, 0.0],
     cut: [6372.0, 0.2765],
     cut_blocks: 1.12,
+    take: 0.12,
     add: [5530.0, 0.3918, 893.2],
     launch: 2610.0,
     memory: 0.8867,
@@ -124,6 +139,17 @@ const MANY: Costs = Costs {
 };
 
 impl Costs {
+    /// What lines that begin on less than 128 bytes cost: clocks for each 128 bytes, and until they are there.
+    fn unaligned(&self, feed: Feed) -> [f64; 2] {
+        let which = match feed.grain {
+            128 => return [0.0; 2],
+            64 => 0,
+            32 => 1,
+            _ => 2,
+        };
+        [self.pieces[which], self.until_there[which]]
+    }
+
     /// By the rows of the result.
     fn of(rows: u64) -> &'static Costs {
         match rows {
@@ -157,16 +183,6 @@ impl Feed {
     pub fn new(turned: bool, step: i64) -> Feed {
         let bytes = step.unsigned_abs() * 2;
         Feed { turned, grain: (1 << bytes.trailing_zeros().min(7)).max(16) }
-    }
-
-    /// Clocks of a unit for each 128 bytes of such lines, which come in several pieces; measured with all units at it.
-    fn clocks(self) -> f64 {
-        match self.grain {
-            128 => 0.0,
-            64 => 3.4,
-            32 => 3.6,
-            _ => 5.1,
-        }
     }
 }
 
@@ -258,12 +274,15 @@ impl KernelChoice {
         let blocks = k.div_ceil(BLOCK_K) as f64;
         // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
         let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
+        let [[pieces_a, until_a], [pieces_b, until_b]] = [a, b].map(|feed| costs.unaligned(feed));
+        let stages = f64::from(self.tile.stages(b.turned, self.tile.out_bytes(self.turned, self.schedule)));
         let block = largest(
             &[
                 costs.multiply * 2.0 * rows * cols * depth / chip.flops,
                 costs.shared * (rows / 64.0 * (64.0 + cols) + rows + cols) * depth * 2.0 / chip.shared,
                 costs.fetch * (rows + cols / cluster as f64) * depth * 2.0 / chip.cache * pieces,
-                rows * a.clocks() + cols / cluster as f64 * b.clocks(),
+                rows * pieces_a + cols / cluster as f64 * pieces_b,
+                until_a.max(until_b) / stages,
             ],
             costs.sharpness,
         );
@@ -282,7 +301,10 @@ impl KernelChoice {
                 let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
                 let whole = ((tiles - shared) / at_once) as f64 * (blocks * block + beside);
                 let cut = shared as f64 * blocks / at_once as f64 * block * costs.cut_blocks;
-                whole + cut + beside + last + if shared == 0 { 0.0 } else { per_tile(costs.cut) }
+                let parts = (at_once as f64).min(shared as f64 * blocks / 4.0) / shared.max(1) as f64;
+                let takes = (parts - 1.0).max(0.0) * costs.take * rows * cols;
+                let summing = if shared == 0 { 0.0 } else { per_tile(costs.cut) + takes };
+                whole + cut + beside + last + summing
             }
             Schedule::SplitK(parts) => {
                 let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);

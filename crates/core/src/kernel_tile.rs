@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Bytes of shared memory that a block may have on Hopper.
+pub const SHARED_MEMORY: u32 = 232_448;
+
 /// What one turn of a kernel's inner loop takes of K.
 pub const BLOCK_K: u64 = 64;
 
@@ -71,6 +74,30 @@ impl KernelTile {
         pingpong(64, 24),
         pingpong(64, 16),
     ];
+
+    /// Bytes of shared memory that a block of K of both operands takes; `b_turned`: the k of b is not contiguous, so that its
+    /// columns come in whole pieces of 64.
+    pub fn slot_bytes(&self, b_turned: bool) -> u32 {
+        let row = BLOCK_K as u32 * 2;
+        let b = if b_turned { self.n.next_multiple_of(64) * row } else { (self.n * row).next_multiple_of(1024) };
+        self.m * row + b
+    }
+
+    /// Bytes through which results leave: two buffers of 64 rows by 128 bytes for each of two warpgroups. Turned ones have
+    /// fewer rows, and sums of a tile that is cut go where the operands were.
+    pub fn out_bytes(&self, turned: bool, schedule: Schedule) -> u32 {
+        match schedule {
+            Schedule::SplitK(_) => 0,
+            _ if turned => 4 * (self.n.min(64) * 128).next_multiple_of(1024),
+            _ => 4 * 8192,
+        }
+    }
+
+    /// Blocks of K that are on their way at once: as many as fit beside `taken` bytes, up to what hides the way to memory.
+    pub fn stages(&self, b_turned: bool, taken: u32) -> u32 {
+        // Two barriers of eight bytes for each.
+        ((SHARED_MEMORY - taken) / (self.slot_bytes(b_turned) + 16)).min(16)
+    }
 
     /// Sums that a thread keeps.
     pub fn sums(&self) -> u32 {

@@ -36,7 +36,7 @@ pub use epilogue::Activation;
 pub use explain::{Explanation, Happening, Section, Subject};
 pub use gradient::{GradientProduct, batch_gradients, grouped_gradients, matrix_gradients};
 pub use kernel_cost::{Feed, KernelChip, KernelChoice};
-pub use kernel_tile::{BLOCK_K, KernelTile, Schedule};
+pub use kernel_tile::{BLOCK_K, KernelTile, SHARED_MEMORY, Schedule};
 pub use measured::{Launched, LaunchedKernel, Measured, MeasuredKernel};
 pub use nearest::nearest;
 pub use reach::{Reach, WHOLE, alignment, misaligned_extents};

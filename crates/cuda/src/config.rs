@@ -2,10 +2,8 @@
 
 use crate::error::CudaError;
 use crate::wgmma;
-use gemwright_core::{Activation, BLOCK_K, DType, KernelTile, Schedule};
+use gemwright_core::{Activation, DType, KernelTile, Schedule};
 
-/// Bytes of shared memory that a block may have on Hopper.
-pub const SHARED: u32 = 232_448;
 /// Threads of a block: one warpgroup that loads, two that multiply.
 pub const THREADS: u32 = 384;
 
@@ -167,19 +165,10 @@ impl Config {
         }
     }
 
-    fn slot_bytes(&self) -> u32 {
-        let KernelTile { m, n, .. } = self.tile;
-        let row = BLOCK_K as u32 * 2;
-        let b = if self.layouts.b_mn { n.next_multiple_of(64) * row } else { (n * row).next_multiple_of(1024) };
-        m * row + b
-    }
-
-    fn out_bytes(&self) -> u32 {
-        match self.output.direct || self.split() > 1 {
-            true => 0,
-            false if self.turned => 4 * (self.tile.n.min(64) * 128).next_multiple_of(1024),
-            false => 4 * 8192,
-        }
+    /// Of shared memory, beside the ring.
+    fn taken_bytes(&self) -> u32 {
+        let out = if self.output.direct { 0 } else { self.tile.out_bytes(self.turned, self.schedule) };
+        out + self.staged_bytes()
     }
 
     /// Of what the epilogue has for columns.
@@ -188,14 +177,14 @@ impl Config {
         if self.split() > 1 { 0 } else { 2 * parts * self.tile.n * self.output.dtype.bytes() as u32 }
     }
 
-    /// Slots of the ring: as many as fit, up to what hides the way to memory.
+    /// Slots of the ring.
     pub fn stages(&self) -> u32 {
-        ((SHARED - self.out_bytes() - self.staged_bytes()) / (self.slot_bytes() + 16)).min(16)
+        self.tile.stages(self.layouts.b_mn, self.taken_bytes())
     }
 
     /// Bytes of shared memory that a block takes.
     pub fn shared(&self) -> u32 {
-        self.stages() * (self.slot_bytes() + 16) + self.out_bytes() + self.staged_bytes()
+        self.stages() * (self.tile.slot_bytes(self.layouts.b_mn) + 16) + self.taken_bytes()
     }
 
     /// Sums that a block leaves for another, in bytes.
@@ -242,6 +231,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemwright_core::SHARED_MEMORY;
 
     #[test]
     fn every_tile_can_be_built() {
@@ -252,7 +242,7 @@ mod tests {
                     let odd = tile.n % 16 != 0 && !turned;
                     let fits = tile.sums() <= schedule.most_sums();
                     assert_eq!(config.check().is_ok(), !odd && fits, "{}", config.name());
-                    assert!(config.shared() <= SHARED);
+                    assert!(config.shared() <= SHARED_MEMORY);
                 }
             }
         }
