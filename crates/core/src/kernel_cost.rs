@@ -62,6 +62,9 @@ struct Costs {
     /// are there, which only as many blocks of K can hide as fit the shared memory.
     pieces: [f64; 3],
     until_there: [f64; 3],
+    /// What a block of K takes longer where two warpgroups work on one tile, and where two blocks wait for one another.
+    together: f64,
+    pair: f64,
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
     /// Of passing the tensor cores on, where warpgroups take turns.
@@ -89,6 +92,8 @@ const FEW: Costs = Costs {
     turned: [0.03, 0.03],
     pieces: [0.6, 1.8, 2.9],
     until_there: [350.0, 350.0, 600.0],
+    together: 1.0,
+    pair: 1.0,
     store: [2147.0, 0.03755],
     turn: [675.1, 0.0],
     cut: [6607.0, 0.6141],
@@ -108,6 +113,8 @@ const SOME: Costs = Costs {
     turned: [0.07448, 0.06036],
     pieces: [4.2, 4.2, 4.8],
     until_there: [3700.0, 3700.0, 5500.0],
+    together: 1.0,
+    pair: 1.01,
     store: [166.3, 0.1008],
     turn: [595.2, 0.03886],
     cut: [16900.0, 0.116],
@@ -127,6 +134,8 @@ const MANY: Costs = Costs {
     turned: [0.03939, 0.6797],
     pieces: [1.9, 2.6, 3.5],
     until_there: [2500.0, 2500.0, 2600.0],
+    together: 1.018,
+    pair: 1.006,
     store: [0.0, 0.09603],
     turn: [1122.0, 0.0],
     cut: [6372.0, 0.2765],
@@ -225,7 +234,10 @@ impl KernelChoice {
         let split = matches!(self.schedule, Schedule::SplitK(_));
         let steps = if self.turned && self.cluster == 1 { 8 } else { 16 };
         let large = self.tile.m * self.tile.n >= 128 * 128;
-        self.tile.n.is_multiple_of(steps) && (self.cluster == 1 || (!split && large)) && !(split && self.tile.n > 128)
+        let fits = self.tile.sums() <= self.schedule.most_sums();
+        fits && self.tile.n.is_multiple_of(steps)
+            && (self.cluster == 1 || (!split && large))
+            && !(split && self.tile.n > 128)
     }
 
     /// The kernel with the least predicted time, and that time; operands of 16 bits.
@@ -286,8 +298,13 @@ impl KernelChoice {
             ],
             costs.sharpness,
         );
-        // Blocks that share b wait for one another, and an epilogue beside the products makes them uneven.
-        let block = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { block * 1.03 } else { block };
+        // Lines that come late hide such waits.
+        let aligned = a.grain.min(b.grain) == 128;
+        let together = if aligned && !self.tile.pingpong { costs.together } else { 1.0 };
+        let pair = if aligned && self.cluster > 1 { costs.pair } else { 1.0 };
+        // An epilogue beside the products makes blocks that share b uneven.
+        let uneven = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
+        let block = block * together * pair * uneven;
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
         let store = per_tile(costs.store) + epilogue * rows * cols;
         // Whoever takes turns stores while the other multiplies, but for the last time.
