@@ -80,6 +80,8 @@ fn what_is_not_here_is_said() {
         (vec!["bench", "8", "8", "8", "--kernel", "portable-f64"], 2, "multiplies f64"),
         (vec!["bench", "8", "8"], 2, "give M N K"),
         (vec!["bench", "8", "8", "8", "--sustained"], 2, "--device cuda"),
+        (vec!["bench", "8", "8", "8", "--schedules"], 2, "--device cuda"),
+        (vec!["bench", "8", "8", "8", "--epilogue", "silu,gated"], 2, "--device cuda"),
     ] {
         let (found, _, message) = gemwright(&words);
         assert_eq!(found, Some(code), "{words:?}: {message}");

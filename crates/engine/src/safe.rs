@@ -142,6 +142,17 @@ mod tests {
     }
 
     #[test]
+    fn what_only_a_gpu_does_is_refused() {
+        for dtype in [DType::F32, DType::Bf16] {
+            let gated = Problem::gated(2, 3, 4, dtype, gemwright_core::Activation::Silu);
+            assert_eq!(Multiply::new(gated, 1).err(), Some(MultiplyError::Refused(Refusal::GateOrKeep)));
+            let kept = Epilogue { kept: Some(Layout::row_major(2, 3)), ..Epilogue::default() };
+            let kept = Problem { epilogue: kept, ..Problem::linear(2, 3, 4, dtype) };
+            assert_eq!(Multiply::new(kept, 1).err(), Some(MultiplyError::Refused(Refusal::GateOrKeep)));
+        }
+    }
+
+    #[test]
     fn epilogues_take_what_they_say_and_nothing_else() {
         let epilogue = Epilogue::named(["bias", "relu"].into_iter(), (1, 2)).unwrap();
         for dtype in [DType::F32, DType::Bf16] {

@@ -45,10 +45,12 @@ impl Candidate for Split<'_> {
     }
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
         Ok(Box::new(SplitPlan { product: self.inner.prepare(&bare(problem))?, problem: *problem }))
     }
 
     unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
+        self.contract.admits(problem)?;
         // SAFETY: by the contract.
         let product = unsafe { self.inner.prepare_packed(&bare(problem), b) }?;
         Ok(Box::new(SplitPlan { product, problem: *problem }))

@@ -126,6 +126,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
         asked.problem.epilogue =
             Epilogue::named(names, (p.m, p.n)).map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
+        if asked.problem.epilogue.gated || asked.problem.epilogue.kept.is_some() {
+            return Err(Error::Usage("--epilogue: gated and kept go with --device cuda".into()));
+        }
         for name in asked.problem.epilogue.names() {
             asked.name += &format!(" {name}");
         }
