@@ -126,7 +126,7 @@ fn little_memory_gives_the_same_answer() {
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let trace = traces("synth_serve");
-    for option in ["--csv", "--parquet", "--xlsx", "--save"] {
+    for option in ["--csv", "--parquet", "--xlsx", "--html", "--save"] {
         let (code, _, message) = run(&[trace.to_str().unwrap(), option, "/dev/null/x"]);
         assert!(code == Some(2) && message.contains("/dev/null/x"), "{option}: {message}");
     }
@@ -210,4 +210,60 @@ fn ray_runs_the_map_where_it_is_installed() {
     let words: Vec<&str> = traces.iter().map(String::as_str).chain(["--csv", at_once.to_str().unwrap()]).collect();
     assert_eq!(run(&words).0, Some(0));
     assert!(files(&ray) == files(&at_once));
+}
+
+/// What the script of a page gets.
+fn page_data(html: &str) -> Value {
+    let start = html.find("application/json\">").unwrap() + 18;
+    let end = start + html[start..].find("</script>").unwrap();
+    serde_json::from_str(&html[start..end]).unwrap()
+}
+
+#[test]
+fn a_page_has_the_tables_and_the_products() {
+    let folder = scratch("page");
+    let path = folder.join("page.html").to_str().unwrap().to_string();
+    let (code, _, message) = run(&[traces("h200_gpt3xl_train").to_str().unwrap(), "--html", &path]);
+    assert_eq!(code, Some(0), "{message}");
+    let html = std::fs::read_to_string(&path).unwrap();
+    assert!(html.len() < 1_500_000, "{} bytes", html.len());
+    let data = page_data(&html);
+    let (_, text, _) = run(&[traces("h200_gpt3xl_train").to_str().unwrap(), "--format", "json"]);
+    let tables: Value = serde_json::from_str(&text).unwrap();
+    for table in data["tables"].as_array().unwrap() {
+        let rows = tables["tables"][table["name"].as_str().unwrap()].as_array().map(Vec::len);
+        let columns = table["columns"].as_array().unwrap();
+        if let (Some(rows), Some(first)) = (rows, columns.first()) {
+            assert_eq!(first["cells"].as_array().unwrap().len(), rows, "{}", table["name"]);
+        }
+    }
+    // The products stand where the table has them: the longest first, at its speed.
+    let longest = &data["points"][0];
+    let of_table = &tables["tables"]["unified_perf_summary"];
+    let row = of_table.as_array().unwrap().iter().max_by(|x, y| {
+        let time = |row: &Value| row["Kernel Time (µs)_sum"].as_f64().unwrap_or(0.0);
+        time(x).total_cmp(&time(y))
+    });
+    let speed = row.unwrap()["TFLOPS/s_mean"].as_f64().unwrap() * 1e12;
+    assert!((longest["speed"].as_f64().unwrap() / speed - 1.0).abs() < 1e-4, "{longest}");
+    assert!(html.contains("What would save most") && html.contains("50257"));
+}
+
+#[test]
+fn names_in_a_trace_are_no_markup_on_the_page() {
+    let folder = scratch("hostile-page");
+    let evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
+    let name = serde_json::to_string(evil).unwrap();
+    let trace = format!(
+        r#"{{"traceEvents": [{{"ph": "X", "cat": "kernel", "name": {name}, "pid": 0, "tid": 7, "ts": 1, "dur": 5,
+            "args": {{"device": 0, "stream": 7, "correlation": 3}}}}]}}"#
+    );
+    let (file, path) = (folder.join("evil.json"), folder.join("page.html"));
+    std::fs::write(&file, trace).unwrap();
+    let (code, _, message) = run(&[file.to_str().unwrap(), "--html", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{message}");
+    let html = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(html.matches("<script").count(), 2);
+    assert!(!html.contains("<img"));
+    assert!(page_data(&html)["strings"].as_array().unwrap().iter().any(|text| text == evil));
 }

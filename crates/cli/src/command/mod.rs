@@ -14,5 +14,6 @@ pub mod model;
 pub mod roof;
 pub mod trace;
 mod trace_files;
+mod trace_page;
 mod trace_ranks;
 mod trace_screen;

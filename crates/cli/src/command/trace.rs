@@ -1,6 +1,7 @@
 //! `gemwright trace`: where the GPU's time went, from a profiler's trace.
 
 use super::trace_files::{TableFiles, Tables, json_tables, write};
+use super::trace_page::trace_page;
 use super::trace_ranks::{self, Action, rank_numbers};
 use super::trace_screen::screen;
 use crate::chips::chips;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "\
 Examples:
   gemwright trace run.json.gz
+  gemwright trace run.json.gz --html report.html             a page to look at, one file
   gemwright trace run.json.gz --csv tables/ --xlsx report.xlsx
   gemwright trace run.json.gz --save run.workload.json       its products, for roof and the other commands
   gemwright trace run.json.gz --compat tracelens --csv tables/
@@ -36,6 +38,9 @@ pub struct Args {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     tables: TableFiles,
+    /// Write a page for the browser: one file, works offline
+    #[arg(long, value_name = "FILE", conflicts_with = "compat")]
+    html: Option<PathBuf>,
     /// Keep the products, their counts and times as a workload, which other commands take
     #[arg(long, value_name = "FILE", conflicts_with = "compat")]
     save: Option<PathBuf>,
@@ -80,8 +85,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let files = traces(&args.paths)?;
     let single = files.len() == 1;
-    if !single && (args.tables.xlsx.is_some() || args.save.is_some()) {
-        return Err(Error::Usage("--xlsx and --save hold one trace: give one FILE".into()));
+    if !single && (args.tables.xlsx.is_some() || args.save.is_some() || args.html.is_some()) {
+        return Err(Error::Usage("--xlsx, --html and --save hold one trace: give one FILE".into()));
     }
     if !single && args.compat.is_some() {
         return ranks(args, &files);
@@ -220,6 +225,11 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
             let cure = "the trace has no modules: record it with with_stack=True or with_modules=True";
             args.output.warn(&[cure.to_string()]);
         }
+    }
+    if let Some(path) = &args.html {
+        let title = file.file_name().map_or("stdin".into(), |name| name.to_string_lossy().into_owned());
+        let page = trace_page(&title, &analysis, &tables, chip.as_slice());
+        write(path, report::page(&page).as_bytes())?;
     }
     answer(args, file, folder, &analysis, &tables)
 }

@@ -53,13 +53,17 @@ pub fn screen<T: Time>(output: &OutputArgs, analysis: &Analysis<'_, T>, tables: 
     if let Some(table) = recoverable(tables) {
         parts.push(output.table(&table));
     }
-    let problems = analysis.problems.list();
-    let line = |p: &gemwright_trace::Problem| format!("{}: {} ({} times)", p.severity.name(), p.what, p.count);
-    let suspicious: Vec<String> = problems.iter().map(line).chain(findings(&timeline, tables)).collect();
+    let suspicious: Vec<String> = problems(analysis).into_iter().chain(findings(&timeline, tables)).collect();
     if !suspicious.is_empty() {
         parts.push(format!("What is suspicious\n  {}", suspicious.join("\n  ")));
     }
     parts.join("\n")
+}
+
+/// What was wrong with the file, a line each.
+pub fn problems<T: Time>(analysis: &Analysis<'_, T>) -> Vec<String> {
+    let line = |p: &gemwright_trace::Problem| format!("{}: {} ({} times)", p.severity.name(), p.what, p.count);
+    analysis.problems.list().iter().map(line).collect()
 }
 
 /// The operations whose distance from the roof costs most.
@@ -89,7 +93,7 @@ const EXPOSED: f64 = 0.05;
 const SHORT: f64 = 0.2;
 
 /// What the figures say.
-fn findings(timeline: &Timeline, tables: &[(String, Table)]) -> Vec<String> {
+pub fn findings(timeline: &Timeline, tables: &[(String, Table)]) -> Vec<String> {
     let total = timeline.total;
     if total <= 0.0 {
         return vec!["there is no GPU event: the times are the host's".into()];

@@ -1,0 +1,222 @@
+//! What the page of `gemwright trace --html` says: where the time went, how far from the roof, what would save most.
+
+use super::trace_files::Tables;
+use super::trace_screen::{findings, problems};
+use gemwright_core::{Cell, Chip, DType, Table};
+use gemwright_report as report;
+use gemwright_report::{Measure, Page, PagePoint, Part, PlotChip, Segment};
+use gemwright_trace::tables::Timeline;
+use gemwright_trace::{Analysis, Time};
+
+/// Changes that are told.
+const CHANGES: usize = 5;
+/// Lines of a list at the side.
+const LINES: usize = 8;
+/// Operations that are drawn: the rest would be dots under dots.
+const POINTS: usize = 400;
+/// Operations of a smaller share of the time would only stretch the axes.
+const LEAST_SHARE: f64 = 0.001;
+/// An idle GPU is worth a word from this share of the time on.
+const IDLE: f64 = 0.05;
+
+/// A table's columns by name.
+struct Columns<'a>(&'a Table);
+
+impl<'a> Columns<'a> {
+    fn of(tables: &'a Tables, name: &str) -> Option<Columns<'a>> {
+        tables.iter().find(|(other, _)| other == name).map(|(_, table)| Columns(table))
+    }
+
+    fn cell<'b>(&self, row: &'b [Cell], name: &str) -> &'b Cell {
+        self.0.columns.iter().position(|c| c.name == name).map_or(&Cell::Empty, |i| &row[i])
+    }
+
+    fn number(&self, row: &[Cell], name: &str) -> Option<f64> {
+        match self.cell(row, name) {
+            Cell::Shown { value, .. } => Some(*value).filter(|v| v.is_finite()),
+            Cell::Integer(n) => Some(*n as f64),
+            _ => None,
+        }
+    }
+
+    fn text<'b>(&self, row: &'b [Cell], name: &str) -> &'b str {
+        if let Cell::Text(text) = self.cell(row, name) { text } else { "" }
+    }
+}
+
+/// The page of one trace.
+pub fn trace_page<T: Time>(title: &str, analysis: &Analysis<'_, T>, tables: &Tables, chips: &[Chip]) -> Page {
+    let timeline = Timeline::of(analysis);
+    let (points, kinds) = points(tables);
+    let all: f64 = points.iter().map(|point| point.ms).sum();
+    let devices: Vec<&str> = analysis.trace.devices.iter().map(|d| d.name.as_str()).collect();
+    let on = devices.first().map_or(String::new(), |name| format!(", {} x {name}", devices.len()));
+    let issues = problems(analysis).into_iter().chain(findings(&timeline, tables)).collect();
+    Page {
+        title: title.to_string(),
+        subtitle: format!("{} events{on}", analysis.trace.count),
+        answer: answer(&timeline, &points, chips.first()),
+        bar: bar(&timeline),
+        changes: changes(&timeline, &points),
+        measures: measures(tables, &points),
+        chips: chips.iter().filter_map(plot_chip).collect(),
+        points: points.into_iter().filter(|point| point.ms >= all * LEAST_SHARE).take(POINTS).collect(),
+        kinds,
+        issues,
+        tables: tables.clone(),
+        open: if Columns::of(tables, OPERATIONS).is_some() { OPERATIONS } else { "ops_summary" }.into(),
+    }
+}
+
+const OPERATIONS: &str = "unified_perf_summary";
+
+fn plot_chip(chip: &Chip) -> Option<PlotChip> {
+    Some(PlotChip { name: chip.name.clone(), peak: chip.peak(DType::Bf16)?, bandwidth: chip.bandwidth()? })
+}
+
+fn bar(timeline: &Timeline) -> Vec<Segment> {
+    if timeline.total <= 0.0 {
+        return Vec::new();
+    }
+    let segment = |part, name: &str, us: f64| {
+        let share = us / timeline.total;
+        Segment { part, caption: format!("{name} {}, {}", report::seconds(us * 1e-6), report::percent(share)), share }
+    };
+    let all = [
+        segment(Part::Compute, "computing", timeline.computation),
+        segment(Part::Communication, "only communicating", timeline.exposed_communication),
+        segment(Part::Copies, "only copying", timeline.exposed_copies),
+        segment(Part::Idle, "idle", timeline.total - timeline.busy),
+    ];
+    all.into_iter().filter(|segment| segment.share > 0.0).collect()
+}
+
+/// Operations that have a cost model, longest first, and the names of their kinds.
+fn points(tables: &Tables) -> (Vec<PagePoint>, Vec<String>) {
+    let Some(table) = Columns::of(tables, OPERATIONS) else { return (Vec::new(), Vec::new()) };
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut found: Vec<PagePoint> = Vec::new();
+    for row in &table.0.rows {
+        let number = |name: &str| table.number(row, name);
+        let (Some(intensity), Some(tflops), Some(us)) =
+            (number("FLOPS/Byte"), number("TFLOPS/s_mean"), number("Kernel Time (µs)_sum"))
+        else {
+            continue;
+        };
+        if intensity <= 0.0 || tflops <= 0.0 || us <= 0.0 {
+            continue;
+        }
+        let kind = table.text(row, "op category");
+        let colour = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+            kinds.push(kind);
+            kinds.len() - 1
+        });
+        let (name, dims) = (table.text(row, "name"), table.text(row, "Input Dims"));
+        found.push(PagePoint {
+            name: name.to_string(),
+            detail: dims.to_string(),
+            filter: format!("{name} {}", dims.split_whitespace().collect::<Vec<_>>().join(" ")),
+            count: number("operation_count").unwrap_or(0.0),
+            ms: us * 1e-3,
+            intensity,
+            speed: tflops * 1e12,
+            roof: number("Pct Roofline"),
+            lost: number("recoverable_time_ms").unwrap_or(0.0),
+            colour,
+        });
+    }
+    found.sort_by(|x, y| y.ms.total_cmp(&x.ms));
+    (found, kinds.into_iter().map(String::from).collect())
+}
+
+fn answer(timeline: &Timeline, points: &[PagePoint], chip: Option<&Chip>) -> String {
+    if timeline.total <= 0.0 {
+        return "There is no GPU event in this trace: the times are the host's.".into();
+    }
+    let share = |us: f64| report::percent(us / timeline.total);
+    let idle = timeline.total - timeline.busy;
+    let mut text = format!(
+        "{} from the first to the last GPU event: {} of it the GPU computes, {} it is idle.",
+        report::seconds(timeline.total * 1e-6),
+        share(timeline.computation),
+        share(idle)
+    );
+    let held: Vec<&PagePoint> = points.iter().filter(|p| p.roof.is_some()).collect();
+    let (taken, lost) = held.iter().fold((0.0, 0.0), |(taken, lost), p| (taken + p.ms, lost + p.lost));
+    if let Some(chip) = chip.filter(|_| taken > 0.0) {
+        text += &format!(
+            " Operations with a cost model take {}; at the roof of {} they would take {}, {} of that.",
+            report::seconds(taken * 1e-3),
+            chip.name,
+            report::seconds((taken - lost) * 1e-3),
+            report::percent((taken - lost) / taken)
+        );
+    }
+    text
+}
+
+/// The five that would save most, in words.
+fn changes(timeline: &Timeline, points: &[PagePoint]) -> Vec<(String, String)> {
+    let mut all: Vec<(f64, String, String)> = Vec::new();
+    let idle = timeline.total - timeline.busy;
+    let mut wait = |us: f64, what: &str| {
+        if timeline.total > 0.0 && us / timeline.total >= IDLE {
+            all.push((us * 1e-3, format!("{what}: up to {}", report::seconds(us * 1e-6)), String::new()));
+        }
+    };
+    wait(idle, "keep the GPU busy, it waits for the host (graphs, fewer and larger launches)");
+    wait(timeline.exposed_communication, "hide communication behind computation");
+    wait(timeline.exposed_copies, "hide copies behind computation");
+    for point in points.iter().filter(|p| p.lost > 0.0) {
+        let roof =
+            point.roof.map_or(String::new(), |roof| format!(", at {} of its roof", report::percent(roof / 100.0)));
+        let text = format!(
+            "{} {}: {} in {} runs{roof}; up to {} could be saved",
+            point.name,
+            point.detail,
+            report::seconds(point.ms * 1e-3),
+            point.count,
+            report::seconds(point.lost * 1e-3)
+        );
+        all.push((point.lost, text, point.filter.clone()));
+    }
+    all.sort_by(|x, y| y.0.total_cmp(&x.0));
+    all.into_iter().take(CHANGES).map(|(_, text, filter)| (text, filter)).collect()
+}
+
+fn measures(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
+    let list = |table: &str, name: &str, ms: &[&str]| -> Vec<Measure> {
+        let Some(table) = Columns::of(tables, table) else { return Vec::new() };
+        let taken = |row: &[Cell]| ms.iter().filter_map(|column| table.number(row, column)).sum::<f64>();
+        let mut rows: Vec<(f64, &str)> = table.0.rows.iter().map(|row| (taken(row), table.text(row, name))).collect();
+        rows.sort_by(|x, y| y.0.total_cmp(&x.0));
+        let most = rows.first().map_or(0.0, |row| row.0);
+        let line = |(ms, caption): &(f64, &str)| Measure {
+            caption: (*caption).to_string(),
+            text: report::seconds(ms * 1e-3),
+            share: if most > 0.0 { ms / most } else { 0.0 },
+        };
+        rows.iter().filter(|row| row.0 > 0.0).take(LINES).map(line).collect()
+    };
+    let mut lost: Vec<&PagePoint> = points.iter().filter(|p| p.lost > 0.0).collect();
+    lost.sort_by(|x, y| y.lost.total_cmp(&x.lost));
+    let most = lost.first().map_or(0.0, |p| p.lost);
+    let lost: Vec<Measure> = lost
+        .iter()
+        .take(LINES)
+        .map(|p| Measure {
+            caption: format!("{} {}", p.name, p.detail),
+            text: report::seconds(p.lost * 1e-3),
+            share: p.lost / most,
+        })
+        .collect();
+    [
+        ("Time by category", list("ops_summary_by_category", "op category", &["total_direct_kernel_time_ms"])),
+        ("Time by module", list("by_module", "module", &["forward_kernel_time_ms", "backward_kernel_time_ms"])),
+        ("Time that could be recovered", lost),
+    ]
+    .into_iter()
+    .filter(|(_, list)| !list.is_empty())
+    .map(|(heading, list)| (heading.to_string(), list))
+    .collect()
+}
