@@ -7,6 +7,7 @@ mod error;
 mod folder;
 mod observed;
 mod output;
+mod page;
 mod products;
 mod reason;
 mod side;

@@ -142,6 +142,7 @@
     },
     text(column, row) {
       const value = this.value(column, row);
+      if (column.shown && column.shown[row] !== null) return data.strings[column.shown[row]];
       return value === null ? "" : typeof value === "number" ? round(value, 6) : value;
     },
     open(name) {

@@ -109,6 +109,8 @@ fn text(of: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            // Line separators, and marks that turn the direction of what follows.
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -156,7 +158,18 @@ fn columns(table: &Table, strings: &mut Strings) -> Vec<Value> {
             Cell::Shown { value, .. } => short(*value),
         });
         let cells: Vec<Value> = cells.collect();
-        json!({"name": column.name, "right": column.align == Align::Right, "text": textual, "cells": cells})
+        let mut out =
+            json!({"name": column.name, "right": column.align == Align::Right, "text": textual, "cells": cells});
+        // Numbers with a unit are shown as they stand elsewhere, and sorted by what they are.
+        let unit = |cell: &Cell| matches!(cell, Cell::Shown { text, .. } if text.ends_with(|c: char| c.is_alphabetic() || c == '%'));
+        if !textual && table.rows.iter().any(|row| unit(&row[i])) {
+            let shown = table.rows.iter().map(|row| match &row[i] {
+                Cell::Shown { text, .. } => json!(strings.place(text)),
+                _ => Value::Null,
+            });
+            out["shown"] = shown.collect();
+        }
+        out
     };
     table.columns.iter().enumerate().map(column).collect()
 }
@@ -348,8 +361,13 @@ mod tests {
         table.row(vec!["mm".into(), Cell::Empty]);
         let mut strings = Strings::default();
         let columns = columns(&table, &mut strings);
+        assert_eq!(columns[1].get("shown"), None);
         assert_eq!(columns[0]["cells"], json!([0, 0]));
         assert_eq!(columns[1]["cells"], json!([1.23457, null]));
         assert_eq!(strings.all, ["mm"]);
+        let mut table = Table::new(&[">time"]);
+        table.row(vec![Cell::shown(1e-6, "1 us")]);
+        let columns = super::columns(&table, &mut strings);
+        assert_eq!((&columns[0]["cells"], &columns[0]["shown"]), (&json!([1e-6]), &json!([1])));
     }
 }

@@ -1,11 +1,14 @@
 //! `gemwright compare`: two workloads held against each other.
 
 use super::compare_answer::Answer;
+use super::trace_files::write;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::reason::reason;
 use crate::side::{Side, chips_of};
 use gemwright_compare::{Comparison, Difference, FailOn, Verdict, changes};
+use gemwright_report as report;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -13,6 +16,7 @@ Examples:
   gemwright compare before.json.gz after.json.gz --fail-on missing,slower:5%          trace against trace
   gemwright compare llama-3.1-8b 'llama-3.1-8b --fuse qkv,gate_up' --on h200 --fail-on none
   gemwright compare config.json run.json.gz --format md -o summary.md                 for a pull request
+  gemwright compare before.json.gz after.json.gz --html compared.html                 a page to look at
 
 The key of a product is its operation, sizes, strides and element types, merged over modules; of attention its
 sizes, element types, mask and causality. Exit code 1 if what --fail-on names was found.";
@@ -36,6 +40,9 @@ pub struct Args {
     /// The chip of both sides, or one each [default: the trace's own]
     #[arg(long, value_delimiter = ',', value_name = "CHIP,...")]
     on: Vec<String>,
+    /// Write a page for the browser: one file, works offline
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -96,6 +103,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let changes = changes(&comparison, chips)?;
     let answer =
         Answer { sides: [&a, &b], chips, comparison: &comparison, changes: &changes, reason, verdict: &verdict };
+    if let Some(path) = &args.html {
+        write(path, report::page(&answer.page()?).as_bytes())?;
+    }
     args.output.write(&match args.output.format {
         Format::Json => answer.json()?.to_string(),
         Format::Csv => args.output.table(&answer.products(None)?),

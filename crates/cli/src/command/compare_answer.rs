@@ -31,7 +31,7 @@ const FEW: usize = 8;
 
 impl Answer<'_> {
     /// Rows with their figures: what differs first, then by what could be recovered, then by time.
-    fn ranked(&self) -> Result<Vec<(&Row, Figures)>, Error> {
+    pub(super) fn ranked(&self) -> Result<Vec<(&Row, Figures)>, Error> {
         let mut rows = Vec::new();
         for row in &self.comparison.rows {
             rows.push((row, figures(row, self.chips)?));
@@ -123,7 +123,7 @@ impl Answer<'_> {
         facts.iter().find(|(name, _)| name == "gpu_seconds").and_then(|(_, value)| value.as_f64())
     }
 
-    fn headline(&self) -> String {
+    pub(super) fn headline(&self) -> String {
         let rows = &self.comparison.rows;
         let differing = self.comparison.differences().count();
         let what = match (rows.len(), differing) {
@@ -136,7 +136,7 @@ impl Answer<'_> {
         format!("{ended}: {what}")
     }
 
-    fn facts(&self) -> Vec<String> {
+    pub(super) fn facts(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for side in [0, 1] {
             let chip = self.chips[side].map_or(String::new(), |chip| format!(", on {}", chip.name));
@@ -190,7 +190,7 @@ impl Answer<'_> {
         (sums[0] > 0.0).then(|| format!("all products: A {a} {}, B {b} {}, B/A {ratio}", how[0], how[1]))
     }
 
-    fn likely(&self) -> Option<String> {
+    pub(super) fn likely(&self) -> Option<String> {
         let (side, reason) = self.reason.as_ref()?;
         let (name, other) = (NAMES[*side], NAMES[1 - *side]);
         let [before, after] = reason.agreement.map(report::percent);
@@ -208,7 +208,7 @@ impl Answer<'_> {
         })
     }
 
-    fn change_line(&self, change: &Change) -> String {
+    pub(super) fn change_line(&self, change: &Change) -> String {
         let of: Vec<String> = change.rows.iter().take(3).map(|i| short_call(&self.comparison.rows[*i])).collect();
         let more = if change.rows.len() > 3 { ", ..." } else { "" };
         let now = report::seconds(change.now);
@@ -303,7 +303,7 @@ fn short(lines: &[String]) -> Vec<String> {
 }
 
 /// The modules of a row, the first of them where there are many.
-fn modules(row: &Row) -> String {
+pub(super) fn modules(row: &Row) -> String {
     let all = row.sides.iter().flatten().map(|seen| &seen.modules).find(|modules| !modules.is_empty());
     let Some(all) = all else { return String::new() };
     match all.len() {
@@ -335,7 +335,7 @@ fn operands(call: &Call) -> String {
     }
 }
 
-fn short_call(row: &Row) -> String {
+pub(super) fn short_call(row: &Row) -> String {
     let call = row.call();
     let modules = modules(row);
     let place = if modules.is_empty() { String::new() } else { format!(" {modules}") };
@@ -346,7 +346,7 @@ fn short_call(row: &Row) -> String {
     }
 }
 
-fn unmatched_line(kernel: &gemwright_compare::Unmatched) -> String {
+pub(super) fn unmatched_line(kernel: &gemwright_compare::Unmatched) -> String {
     let taken = report::seconds(kernel.nanoseconds as f64 * 1e-9);
     let name: String = kernel.name.chars().take(90).collect();
     format!("{}: {taken}, {} times: {name} ({})", NAMES[kernel.side], kernel.count, kernel.why)

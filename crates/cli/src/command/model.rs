@@ -1,5 +1,7 @@
 //! `gemwright model`: the calls a model runs.
 
+use super::model_page::model_page;
+use super::trace_files::write;
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
@@ -10,6 +12,7 @@ use gemwright_core::{Bound, Call, Cell, Chip, Operands, Roof, Summary, Table, To
 use gemwright_model::{Phase, Prediction, presets};
 use gemwright_report as report;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +41,9 @@ pub struct Args {
     /// Print a variant's totals (--fuse, --tp, --weight-dtype) beside the plain model's
     #[arg(long, value_enum, value_name = "MODEL")]
     versus: Option<VersusArg>,
+    /// Write a page for the browser: one file, works offline
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// List the presets and the known model types
     #[arg(long)]
     list: bool,
@@ -81,6 +87,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
         false => None,
     };
     args.output.warn(&prediction.workload.warnings);
+    if let Some(path) = &args.html {
+        let (table, lines) =
+            (calls_table(&prediction.workload, chip, args.sort)?, summary_text(&prediction, args, chip)?);
+        let page = model_page(&prediction.workload, chip, table, &lines)?;
+        write(path, report::page(&page).as_bytes())?;
+    }
     if args.output.format == Format::Json {
         let mut summary = summary_json(&prediction, args, chip)?;
         if let Some(versus) = &versus {

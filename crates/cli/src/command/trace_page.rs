@@ -2,16 +2,15 @@
 
 use super::trace_files::Tables;
 use super::trace_screen::{findings, problems};
+use crate::page::{measures, plot_chip};
 use gemwright_core::{Cell, Chip, DType, Table};
 use gemwright_report as report;
-use gemwright_report::{Measure, Page, PagePoint, Part, PlotChip, Segment};
+use gemwright_report::{Measure, Page, PagePoint, Part, Segment};
 use gemwright_trace::tables::Timeline;
 use gemwright_trace::{Analysis, Time};
 
 /// Changes that are told.
 const CHANGES: usize = 5;
-/// Lines of a list at the side.
-const LINES: usize = 8;
 /// Operations that are drawn: the rest would be dots under dots.
 const POINTS: usize = 400;
 /// Operations of a smaller share of the time would only stretch the axes.
@@ -58,8 +57,8 @@ pub fn trace_page<T: Time>(title: &str, analysis: &Analysis<'_, T>, tables: &Tab
         answer: answer(&timeline, &points, chips.first()),
         bar: bar(&timeline),
         changes: changes(&timeline, &points),
-        measures: measures(tables, &points),
-        chips: chips.iter().filter_map(plot_chip).collect(),
+        measures: lists(tables, &points),
+        chips: chips.iter().filter_map(|chip| plot_chip(chip, DType::Bf16)).collect(),
         points: points.into_iter().filter(|point| point.ms >= all * LEAST_SHARE).take(POINTS).collect(),
         kinds,
         issues,
@@ -69,10 +68,6 @@ pub fn trace_page<T: Time>(title: &str, analysis: &Analysis<'_, T>, tables: &Tab
 }
 
 const OPERATIONS: &str = "unified_perf_summary";
-
-fn plot_chip(chip: &Chip) -> Option<PlotChip> {
-    Some(PlotChip { name: chip.name.clone(), peak: chip.peak(DType::Bf16)?, bandwidth: chip.bandwidth()? })
-}
 
 fn bar(timeline: &Timeline) -> Vec<Segment> {
     if timeline.total <= 0.0 {
@@ -184,36 +179,17 @@ fn changes(timeline: &Timeline, points: &[PagePoint]) -> Vec<(String, String)> {
     all.into_iter().take(CHANGES).map(|(_, text, filter)| (text, filter)).collect()
 }
 
-fn measures(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
+fn lists(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
     let list = |table: &str, name: &str, ms: &[&str]| -> Vec<Measure> {
         let Some(table) = Columns::of(tables, table) else { return Vec::new() };
-        let taken = |row: &[Cell]| ms.iter().filter_map(|column| table.number(row, column)).sum::<f64>();
-        let mut rows: Vec<(f64, &str)> = table.0.rows.iter().map(|row| (taken(row), table.text(row, name))).collect();
-        rows.sort_by(|x, y| y.0.total_cmp(&x.0));
-        let most = rows.first().map_or(0.0, |row| row.0);
-        let line = |(ms, caption): &(f64, &str)| Measure {
-            caption: (*caption).to_string(),
-            text: report::seconds(ms * 1e-3),
-            share: if most > 0.0 { ms / most } else { 0.0 },
-        };
-        rows.iter().filter(|row| row.0 > 0.0).take(LINES).map(line).collect()
+        let taken = |row: &[Cell]| ms.iter().filter_map(|column| table.number(row, column)).sum::<f64>() * 1e-3;
+        measures(table.0.rows.iter().map(|row| (table.text(row, name).to_string(), taken(row))))
     };
-    let mut lost: Vec<&PagePoint> = points.iter().filter(|p| p.lost > 0.0).collect();
-    lost.sort_by(|x, y| y.lost.total_cmp(&x.lost));
-    let most = lost.first().map_or(0.0, |p| p.lost);
-    let lost: Vec<Measure> = lost
-        .iter()
-        .take(LINES)
-        .map(|p| Measure {
-            caption: format!("{} {}", p.name, p.detail),
-            text: report::seconds(p.lost * 1e-3),
-            share: p.lost / most,
-        })
-        .collect();
+    let lost = points.iter().map(|p| (format!("{} {}", p.name, p.detail), p.lost * 1e-3));
     [
         ("Time by category", list("ops_summary_by_category", "op category", &["total_direct_kernel_time_ms"])),
         ("Time by module", list("by_module", "module", &["forward_kernel_time_ms", "backward_kernel_time_ms"])),
-        ("Time that could be recovered", lost),
+        ("Time that could be recovered", measures(lost)),
     ]
     .into_iter()
     .filter(|(_, list)| !list.is_empty())
