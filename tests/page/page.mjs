@@ -1,6 +1,6 @@
 // Opens pages of gemwright in Debian's Chromium and uses them as a reader would.
 //
-//   node page.mjs PAGE.html... [--screenshots DIR]
+//   node page.mjs PAGE.html... [--screenshots DIR] [--picture FILE.png]
 //
 // Each page must load without an error on the console and without asking the network for anything, draw its plot, sort and
 // filter its tables by clicks, say a word beside a product, be usable by keyboard alone, hold axe's rules in both themes,
@@ -16,6 +16,8 @@ const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe
 const words = process.argv.slice(2);
 const at = words.indexOf("--screenshots");
 const screenshots = at < 0 ? null : words.splice(at, 2)[1];
+const named = words.indexOf("--picture");
+let picture = named < 0 ? null : words.splice(named, 2)[1];
 assert.ok(words.length > 0, "no page to open");
 const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -100,6 +102,14 @@ for (const file of words) {
   const places = order.map(id => stops.indexOf(id));
   assert.ok(places.every((place, i) => place >= 0 && (i === 0 || places[i - 1] < place)), `order of the keyboard: ${stops.join(", ")}`);
 
+  if (picture) {
+    // The first page as the README shows it.
+    await page.reload();
+    await page.waitForSelector("html[data-ready=yes]");
+    await page.evaluate(() => scrollTo(0, 0));
+    await page.screenshot({ path: picture, clip: { x: 0, y: 0, width: 1280, height: 900 } });
+    picture = null;
+  }
   if (screenshots) {
     fs.mkdirSync(screenshots, { recursive: true });
     await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });

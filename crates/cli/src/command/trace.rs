@@ -228,7 +228,8 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
     }
     if let Some(path) = &args.html {
         let title = file.file_name().map_or("stdin".into(), |name| name.to_string_lossy().into_owned());
-        let page = trace_page(&title, &analysis, &tables, chip.as_slice());
+        let products = observed::workload(file, &analysis);
+        let page = trace_page(&title, &analysis, &products, &tables, chip.as_ref())?;
         write(path, report::page(&page).as_bytes())?;
     }
     answer(args, file, folder, &analysis, &tables)

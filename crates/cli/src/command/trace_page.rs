@@ -2,8 +2,10 @@
 
 use super::trace_files::Tables;
 use super::trace_screen::{findings, problems};
+use crate::error::Error;
 use crate::page::{measures, plot_chip};
-use gemwright_core::{Cell, Chip, DType, Table};
+use gemwright_compare::{Comparison, changes};
+use gemwright_core::{Cell, Chip, DType, Table, Workload};
 use gemwright_report as report;
 use gemwright_report::{Measure, Page, PagePoint, Part, Segment};
 use gemwright_trace::tables::Timeline;
@@ -44,27 +46,33 @@ impl<'a> Columns<'a> {
 }
 
 /// The page of one trace.
-pub fn trace_page<T: Time>(title: &str, analysis: &Analysis<'_, T>, tables: &Tables, chips: &[Chip]) -> Page {
+pub fn trace_page<T: Time>(
+    title: &str,
+    analysis: &Analysis<'_, T>,
+    products: &Workload,
+    tables: &Tables,
+    chip: Option<&Chip>,
+) -> Result<Page, Error> {
     let timeline = Timeline::of(analysis);
     let (points, kinds) = points(tables);
     let all: f64 = points.iter().map(|point| point.ms).sum();
     let devices: Vec<&str> = analysis.trace.devices.iter().map(|d| d.name.as_str()).collect();
     let on = devices.first().map_or(String::new(), |name| format!(", {} x {name}", devices.len()));
     let issues = problems(analysis).into_iter().chain(findings(&timeline, tables)).collect();
-    Page {
+    Ok(Page {
         title: title.to_string(),
         subtitle: format!("{} events{on}", analysis.trace.count),
-        answer: answer(&timeline, &points, chips.first()),
+        answer: answer(&timeline, &points, chip),
         bar: bar(&timeline),
-        changes: changes(&timeline, &points),
+        changes: told_changes(&timeline, &points, &kinds, products, chip)?,
         measures: lists(tables, &points),
-        chips: chips.iter().filter_map(|chip| plot_chip(chip, DType::Bf16)).collect(),
+        chips: chip.iter().filter_map(|chip| plot_chip(chip, DType::Bf16)).collect(),
         points: points.into_iter().filter(|point| point.ms >= all * LEAST_SHARE).take(POINTS).collect(),
         kinds,
         issues,
         tables: tables.clone(),
         open: if Columns::of(tables, OPERATIONS).is_some() { OPERATIONS } else { "ops_summary" }.into(),
-    }
+    })
 }
 
 const OPERATIONS: &str = "unified_perf_summary";
@@ -150,8 +158,17 @@ fn answer(timeline: &Timeline, points: &[PagePoint], chip: Option<&Chip>) -> Str
     text
 }
 
-/// The five that would save most, in words.
-fn changes(timeline: &Timeline, points: &[PagePoint]) -> Vec<(String, String)> {
+/// The kind of operations whose changes `compare` knows.
+const PRODUCTS: &str = "GEMM";
+
+/// The five that would save most, in words: of products what `compare` would change, of the rest how far from the roof.
+fn told_changes(
+    timeline: &Timeline,
+    points: &[PagePoint],
+    kinds: &[String],
+    products: &Workload,
+    chip: Option<&Chip>,
+) -> Result<Vec<(String, String)>, Error> {
     let mut all: Vec<(f64, String, String)> = Vec::new();
     let idle = timeline.total - timeline.busy;
     let mut wait = |us: f64, what: &str| {
@@ -162,21 +179,34 @@ fn changes(timeline: &Timeline, points: &[PagePoint]) -> Vec<(String, String)> {
     wait(idle, "keep the GPU busy, it waits for the host (graphs, fewer and larger launches)");
     wait(timeline.exposed_communication, "hide communication behind computation");
     wait(timeline.exposed_copies, "hide copies behind computation");
-    for point in points.iter().filter(|p| p.lost > 0.0) {
+    let itself = Comparison::of([products, products]);
+    for change in changes(&itself, [chip, chip])? {
+        let Some(saves) = change.saves().filter(|saves| *saves > 0.0) else { continue };
+        // Attention is among the operations below.
+        let product = change.rows.first().and_then(|i| itself.rows[*i].call().product());
+        let Some(p) = product else { continue };
+        let (now, then) = (report::seconds(change.now), report::seconds(saves));
+        let which = if change.rows.len() == 1 { format!(" ({} x {} x {})", p.m, p.n, p.k) } else { String::new() };
+        let text = format!("{}{which}: would save {then} of {now}; {}", change.what, change.why);
+        // The first of them, by its sizes as the tables write them.
+        all.push((saves * 1e3, text, format!("mm {}, {})", p.m, p.k)));
+    }
+    for point in points.iter().filter(|p| p.lost > 0.0 && kinds[p.colour] != PRODUCTS) {
         let roof =
             point.roof.map_or(String::new(), |roof| format!(", at {} of its roof", report::percent(roof / 100.0)));
         let text = format!(
-            "{} {}: {} in {} runs{roof}; up to {} could be saved",
+            "{} {}: {} in {} {}{roof}; up to {} could be saved",
             point.name,
             point.detail,
             report::seconds(point.ms * 1e-3),
             point.count,
+            if point.count == 1.0 { "run" } else { "runs" },
             report::seconds(point.lost * 1e-3)
         );
         all.push((point.lost, text, point.filter.clone()));
     }
     all.sort_by(|x, y| y.0.total_cmp(&x.0));
-    all.into_iter().take(CHANGES).map(|(_, text, filter)| (text, filter)).collect()
+    Ok(all.into_iter().take(CHANGES).map(|(_, text, filter)| (text, filter)).collect())
 }
 
 fn lists(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
