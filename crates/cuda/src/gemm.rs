@@ -4,12 +4,12 @@ use crate::config::{Config, Gate, THREADS};
 use crate::driver::{Device, Kernel, Memory, Stream};
 use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
+use crate::loaded::Loaded;
 use crate::nvrtc::compile;
 use crate::tensor_map::{Swizzle, TensorBox};
 use cudarc::driver::sys::CUtensorMap;
 use gemwright_core::{BLOCK_K, DType, Product, Schedule};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const TEXT: &str = include_str!("../kernels/gemm_sm90.cu");
 const HEADERS: [(&str, &str); 3] = [
@@ -124,20 +124,9 @@ fn group(config: &Config, tiles_m: u64, at_once: u64) -> u64 {
     (1..=16.min(tiles_m.max(1))).min_by_key(read).unwrap_or(1)
 }
 
-/// Kernels that have been loaded, by device and what they are.
 fn kernel(device: &Arc<Device>, config: &Config) -> Result<Arc<Kernel>, CudaError> {
-    type Loaded = HashMap<(usize, Config), Arc<Kernel>>;
-    static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
-    let key = (Arc::as_ptr(device).addr(), *config);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let loaded = loaded.get_or_insert_default();
-    if let Some(kernel) = loaded.get(&key) {
-        return Ok(kernel.clone());
-    }
-    let cubin = config.compile(false)?.cubin;
-    let kernel = Arc::new(Kernel::load(device, &cubin, "gemm", config.shared())?);
-    loaded.insert(key, kernel.clone());
-    Ok(kernel)
+    static LOADED: Loaded<Config> = Loaded::new();
+    LOADED.kernel(device, config, || Kernel::load(device, &config.compile(false)?.cubin, "gemm", config.shared()))
 }
 
 impl Config {

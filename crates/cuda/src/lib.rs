@@ -12,6 +12,7 @@ mod ends;
 mod error;
 mod gemm;
 mod library;
+mod loaded;
 mod mma;
 mod nvrtc;
 mod tensor_map;

@@ -4,11 +4,11 @@ use crate::config::{Layouts, PartWay, activation_number};
 use crate::driver::{Device, Kernel, Stream};
 use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
+use crate::loaded::Loaded;
 use crate::nvrtc::{Compiled, compile};
 use gemwright_core::{Activation, DType, Product};
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const TEXT: &str = include_str!("../kernels/gemm_sm80.cu");
 const HEADERS: [(&str, &str); 3] = [
@@ -174,18 +174,11 @@ pub struct MmaGemm {
 }
 
 fn kernel(device: &Arc<Device>, config: &MmaConfig) -> Result<Arc<Kernel>, CudaError> {
-    type Loaded = HashMap<(usize, MmaConfig), Arc<Kernel>>;
-    static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
-    let key = (Arc::as_ptr(device).addr(), *config);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let loaded = loaded.get_or_insert_default();
-    if let Some(kernel) = loaded.get(&key) {
-        return Ok(kernel.clone());
-    }
-    let cubin = config.compile(&device.architecture(), false)?.cubin;
-    let kernel = Arc::new(Kernel::load(device, &cubin, "gemm", config.tile.shared())?);
-    loaded.insert(key, kernel.clone());
-    Ok(kernel)
+    static LOADED: Loaded<MmaConfig> = Loaded::new();
+    LOADED.kernel(device, config, || {
+        let cubin = config.compile(&device.architecture(), false)?.cubin;
+        Kernel::load(device, &cubin, "gemm", config.tile.shared())
+    })
 }
 
 impl MmaGemm {
