@@ -57,8 +57,10 @@ pub struct Contract {
     pub denormals: bool,
     #[allow(missing_docs)]
     pub fusion: Fusion,
-    /// Weights that are two in one product, and what goes into the activation kept.
-    pub gates_and_keeps: bool,
+    /// Weights that are two in one product.
+    pub gates: bool,
+    /// What goes into the activation is kept.
+    pub keeps: bool,
 }
 
 /// Why a problem is not taken.
@@ -77,7 +79,7 @@ pub enum Refusal {
     Overlap,
     #[error("it has no epilogue")]
     Epilogue,
-    #[error("it has no product of two weights in one, and keeps nothing of what goes into an activation")]
+    #[error("it has no product of two weights in one, or keeps nothing of what goes into an activation")]
     GateOrKeep,
     #[error("beta is neither 0, nor 1 without an epilogue")]
     Factor,
@@ -108,7 +110,7 @@ impl Contract {
             return Err(Refusal::Epilogue);
         }
         let (cols, kept) = (problem.weight_cols(), problem.epilogue.kept);
-        if !self.gates_and_keeps && (problem.epilogue.gated || kept.is_some()) {
+        if (problem.epilogue.gated && !self.gates) || (kept.is_some() && !self.keeps) {
             return Err(Refusal::GateOrKeep);
         }
         if overlaps(&problem.out, (p.batch, p.m, p.n)) || kept.is_some_and(|kept| overlaps(&kept, (p.batch, p.m, cols)))

@@ -44,7 +44,8 @@ impl OwnKernel {
             // Tiles, and dot products of bf16, take numbers below the smallest normal one for 0.
             denormals: !(kernel.dtype == DType::Bf16 && matches!(kernel.isa, Isa::Amx | Isa::Avx512)),
             fusion: if kernel.mixed().is_some() { Fusion::Fused } else { Fusion::None },
-            gates_and_keeps: false,
+            gates: false,
+            keeps: false,
         };
         OwnKernel { kernel, name: format!("own.{}", kernel.name), contract }
     }

@@ -50,7 +50,8 @@ const CONTRACT: Contract = Contract {
     determinism: Determinism::Unknown,
     denormals: true,
     fusion: Fusion::None,
-    gates_and_keeps: false,
+    gates: false,
+    keeps: false,
 };
 
 /// Proposals that are asked for.

@@ -10,7 +10,7 @@ use gemwright_core::{DType, KernelChoice, Product, Schedule};
 use gemwright_cuda::{Config, Device, Gate, Gemm, Layouts, Output, PartWay};
 use std::sync::Arc;
 
-const CONTRACT: Contract = Contract {
+pub(super) const CONTRACT: Contract = Contract {
     dtypes: &[
         (DType::Bf16, DType::Bf16),
         (DType::Bf16, DType::F32),
@@ -24,7 +24,8 @@ const CONTRACT: Contract = Contract {
     determinism: Determinism::Always,
     denormals: true,
     fusion: Fusion::Fused,
-    gates_and_keeps: true,
+    gates: true,
+    keeps: true,
 };
 
 /// Our kernels on a device.

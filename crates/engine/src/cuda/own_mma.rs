@@ -3,28 +3,13 @@
 use super::own::{adds_by_residual, part_ways, rows_out, told};
 use super::queue::CudaQueue;
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
-use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
+use crate::contract::{Contract, Refusal, Strides};
 use crate::problem::{Layout, Problem};
-use gemwright_core::DType;
 use gemwright_cuda::{Device, Layouts, MmaConfig, MmaGemm, MmaTile};
 use std::sync::Arc;
 
-const CONTRACT: Contract = Contract {
-    dtypes: &[
-        (DType::Bf16, DType::Bf16),
-        (DType::Bf16, DType::F32),
-        (DType::F16, DType::F16),
-        (DType::F16, DType::F32),
-    ],
-    strides: Strides::Blas,
-    largest: (1 << 30) - 1,
-    batches: true,
-    prepacks: &[],
-    determinism: Determinism::Always,
-    denormals: true,
-    fusion: Fusion::Fused,
-    gates_and_keeps: true,
-};
+const CONTRACT: Contract =
+    Contract { strides: Strides::Blas, largest: (1 << 30) - 1, gates: false, ..super::own::CONTRACT };
 
 /// Our kernels of mma.sync on a device.
 pub struct OwnMma {
@@ -44,9 +29,6 @@ impl OwnMma {
     /// What is compiled for a problem.
     pub fn config(&self, problem: &Problem) -> Result<MmaConfig, Refusal> {
         CONTRACT.admits(problem)?;
-        if problem.epilogue.gated {
-            return Err(Refusal::GateOrKeep);
-        }
         let problem = &rows_out(problem);
         let adds = problem.beta != 0.0;
         if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {

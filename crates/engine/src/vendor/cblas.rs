@@ -185,7 +185,8 @@ impl Cblas {
             determinism: Determinism::Unknown,
             denormals: true,
             fusion: Fusion::None,
-            gates_and_keeps: false,
+            gates: false,
+            keeps: false,
         };
         Ok(Cblas {
             inner: Arc::new(Inner {

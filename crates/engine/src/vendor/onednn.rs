@@ -75,7 +75,8 @@ impl OneDnn {
             // Tiles take numbers below the smallest normal one for 0.
             denormals: matmul.is_none(),
             fusion: Fusion::None,
-            gates_and_keeps: false,
+            gates: false,
+            keeps: false,
         };
         let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, matmul, library };
         Ok(OneDnn { inner: Arc::new(inner), contract })
