@@ -50,9 +50,23 @@ fn bench_measures_a_product_and_a_model() {
     let (code, out, message) = gemwright(&[&words[..], &more[..]].concat());
     assert_eq!(code, Some(0), "{message}");
     assert!(out.contains("c_attn") && out.contains("own."), "{out}");
-    for name in ["raw.json", "table.csv", "table.md", "plot.svg"] {
+    for name in ["raw.json", "table.csv", "table.md", "plot.svg", "page.html"] {
         assert!(folder.join(name).is_file());
     }
+}
+
+#[test]
+fn a_page_of_a_bench_has_its_times() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench.html");
+    let words = ["bench", "20", "40", "64", "--against", "none", "--rounds", "2", "--html", path.to_str().unwrap()];
+    let (code, _, message) = gemwright(&words);
+    assert_eq!(code, Some(0), "{message}");
+    let html = std::fs::read_to_string(&path).unwrap();
+    let start = html.find("application/json\">").unwrap() + 18;
+    let data: Value = serde_json::from_str(&html[start..start + html[start..].find("</script>").unwrap()]).unwrap();
+    assert_eq!(data["plot"]["dots"][0]["x"], 20);
+    assert_eq!(data["plot"]["curves"].as_array().unwrap().len(), 1);
+    assert!(html.contains("without another candidate"));
 }
 
 /// The type of every library's result by default, that of a model where it is asked for.

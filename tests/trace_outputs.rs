@@ -238,15 +238,50 @@ fn a_page_has_the_tables_and_the_products() {
         }
     }
     // The products stand where the table has them: the longest first, at its speed.
-    let longest = &data["points"][0];
+    let longest = &data["plot"]["dots"][0];
     let of_table = &tables["tables"]["unified_perf_summary"];
     let row = of_table.as_array().unwrap().iter().max_by(|x, y| {
         let time = |row: &Value| row["Kernel Time (µs)_sum"].as_f64().unwrap_or(0.0);
         time(x).total_cmp(&time(y))
     });
     let speed = row.unwrap()["TFLOPS/s_mean"].as_f64().unwrap() * 1e12;
-    assert!((longest["speed"].as_f64().unwrap() / speed - 1.0).abs() < 1e-4, "{longest}");
+    assert!((longest["y"].as_f64().unwrap() / speed - 1.0).abs() < 1e-4, "{longest}");
     assert!(html.contains("What would save most") && html.contains("50257"));
+}
+
+#[test]
+fn a_page_knows_several_chips_and_the_modules() {
+    let folder = scratch("page-chips");
+    let path = folder.join("page.html").to_str().unwrap().to_string();
+    let trace = traces("h200_gpt3xl_stacks");
+    let (code, _, message) = run(&[trace.to_str().unwrap(), "--on", "h200,mi300x", "--html", &path]);
+    assert_eq!(code, Some(0), "{message}");
+    let html = std::fs::read_to_string(&path).unwrap();
+    let curves = page_data(&html)["plot"]["curves"].clone();
+    let names: Vec<&str> = curves.as_array().unwrap().iter().map(|curve| curve["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["H200 SXM 141GB", "MI300X"]);
+    assert!(html.contains("Time by module") && html.contains("GPT.Block.Linear"));
+}
+
+#[test]
+fn pictures_for_slides() {
+    let folder = scratch("pictures");
+    let trace = traces("synth_train");
+    let draw = |name: &str, of: &str| {
+        let path = folder.join(name);
+        let done = run(&[trace.to_str().unwrap(), "--plot", path.to_str().unwrap(), "--plot-of", of]);
+        (done, std::fs::read(&path).unwrap_or_default())
+    };
+    let ((code, _, message), png) = draw("both.png", "both");
+    assert_eq!((code, &png[..8]), (Some(0), &b"\x89PNG\r\n\x1a\n"[..]), "{message}");
+    let [timeline, roofline, both] = [("t.svg", "timeline"), ("r.svg", "roofline"), ("b.svg", "both")]
+        .map(|(name, of)| String::from_utf8(draw(name, of).1).unwrap());
+    assert!(timeline.contains("computing") && timeline.contains("last") && !timeline.contains("TFLOP/s"));
+    assert!(roofline.contains("TFLOP/s") && !roofline.contains("computing"));
+    assert!(both.contains("computing") && both.contains("TFLOP/s"));
+    let ((code, _, message), _) = draw("picture.jpg", "both");
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains(".svg or .png"), "{message}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use gemwright_core::Table;
 use gemwright_report as report;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -72,4 +72,9 @@ pub fn print_out(text: &str) -> Result<(), Error> {
         std::io::ErrorKind::BrokenPipe => Error::Closed,
         _ => Error::File { path: "stdout".into(), why: e.to_string() },
     })
+}
+
+/// A file, or why it cannot be written.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    std::fs::write(path, bytes).map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
 }

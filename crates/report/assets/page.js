@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = id => document.getElementById(id);
-  const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+  const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F6BB5", "#8B96A3"];
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -25,13 +25,7 @@
     if (!Number.isFinite(value)) return "";
     if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en-US");
     if (value !== 0 && (Math.abs(value) >= 1e9 || Math.abs(value) < 1e-4)) return value.toExponential(digits - 1);
-    return Number(value.toPrecision(Math.max(digits, 4))).toLocaleString("en-US", { maximumSignificantDigits: Math.max(digits, 4) });
-  };
-
-  const SI = ["", "k", "M", "G", "T", "P", "E"];
-  const si = value => {
-    const step = Math.max(0, Math.min(SI.length - 1, Math.floor(Math.log10(value) / 3)));
-    return `${round(value / 1000 ** step)} ${SI[step]}`.trim();
+    return Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumSignificantDigits: digits });
   };
 
   // ---- theme: the system's, or the reader's choice -------------------------------------------------------------
@@ -54,43 +48,41 @@
   const hideTip = () => { tip.hidden = true; };
   document.addEventListener("keydown", event => { if (event.key === "Escape") { hideTip(); choose(null); } });
 
-  // ---- the roofline: one stop for the keyboard, arrows go from product to product ----------------------------------
+  // ---- the plot: one stop for the keyboard, arrows go from dot to dot ----------------------------------------------
   const W = 760, H = 470, L = 64, R = 16, T = 16, B = 48;
+  const plot = data.plot, svg = byId("plot");
   let chosen = null;
   const circles = [];
-  const shownChips = new Set(data.chips.map((_, i) => i));
-  const describe = point => [point.name, point.detail, `${round(point.ms)} ms in all, ${round(point.count)} times`,
-    `${round(point.speed / 1e12)} TFLOP/s at ${round(point.intensity)} FLOP/B`,
-    point.roof === null ? "" : `${round(point.roof, 3)} % of the roof, ${round(point.lost)} ms could be saved`].filter(Boolean).join("\n");
-  const roofline = () => {
-    const svg = byId("roofline");
-    svg.replaceChildren();
-    circles.length = 0;
-    const points = data.points, chips = data.chips.filter((_, i) => shownChips.has(i));
-    if (!points.length) return;
-    const lows = points.map(p => p.intensity), speeds = points.map(p => p.speed);
-    const ridges = chips.map(c => c.peak / c.bandwidth);
-    const x0 = Math.floor(Math.log10(Math.min(...lows, ...ridges))), x1 = Math.ceil(Math.log10(Math.max(...lows, ...ridges.map(r => r * 4))));
-    const y0 = Math.floor(Math.log10(Math.min(...speeds))), y1 = Math.ceil(Math.log10(Math.max(...speeds, ...chips.map(c => c.peak))));
-    const x = v => L + (Math.log10(v) - x0) / Math.max(1, x1 - x0) * (W - L - R), y = v => H - B - (Math.log10(v) - y0) / Math.max(1, y1 - y0) * (H - T - B);
-    for (let e = x0; e <= x1; ++e) {
-      svg.append(draw("line", { class: "grid", x1: x(10 ** e), x2: x(10 ** e), y1: T, y2: H - B }), draw("text", { x: x(10 ** e), y: H - B + 18, "text-anchor": e === x1 ? "end" : "middle" }, round(10 ** e)));
+  const place = (axis, value, from, to) => {
+    const of = axis.log ? Math.log10 : v => v;
+    return from + (of(value) - of(axis.low)) / (of(axis.high) - of(axis.low)) * (to - from);
+  };
+  const x = value => place(plot.x, value, L, W - R), y = value => place(plot.y, value, H - B, T);
+  const colour = kind => COLOURS[kind % COLOURS.length];
+  const drawPlot = () => {
+    for (const [value, text] of plot.x.ticks) {
+      svg.append(draw("line", { class: "grid", x1: x(value), x2: x(value), y1: T, y2: H - B }), draw("text", { x: x(value), y: H - B + 18, "text-anchor": x(value) > W - R - 12 ? "end" : "middle" }, text));
     }
-    for (let e = y0; e <= y1; ++e) {
-      svg.append(draw("line", { class: "grid", x1: L, x2: W - R, y1: y(10 ** e), y2: y(10 ** e) }), draw("text", { x: L - 8, y: y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e)));
+    for (const [value, text] of plot.y.ticks) {
+      svg.append(draw("line", { class: "grid", x1: L, x2: W - R, y1: y(value), y2: y(value) }), draw("text", { x: L - 8, y: y(value) + 4, "text-anchor": "end" }, text));
     }
-    svg.append(draw("text", { x: (W + L) / 2, y: H - 8, "text-anchor": "middle" }, "FLOPs per byte"), draw("text", { x: 14, y: (H - B) / 2, transform: `rotate(-90 14 ${(H - B) / 2})`, "text-anchor": "middle" }, "FLOP/s"));
-    data.chips.forEach((chip, i) => {
-      if (!shownChips.has(i)) return;
-      const ridge = chip.peak / chip.bandwidth, left = 10 ** x0, right = 10 ** x1;
-      const low = Math.max(left, 10 ** y0 / chip.bandwidth);
-      svg.append(draw("path", { class: "roof", stroke: COLOURS[i % COLOURS.length], d: `M${x(low)} ${y(low * chip.bandwidth)}L${x(ridge)} ${y(chip.peak)}L${x(right)} ${y(chip.peak)}` }));
-      svg.append(draw("text", { x: W - R - 4, y: y(chip.peak) - 6, "text-anchor": "end" }, chip.name));
+    svg.append(draw("text", { x: (W + L) / 2, y: H - 8, "text-anchor": "middle" }, plot.x.caption), draw("text", { x: 14, y: (H - B) / 2, transform: `rotate(-90 14 ${(H - B) / 2})`, "text-anchor": "middle" }, plot.y.caption));
+    plot.curves.forEach((curve, i) => {
+      const group = draw("g", {}), path = curve.points.map(([a, b], j) => `${j ? "L" : "M"}${x(a)} ${y(b)}`).join("");
+      group.append(draw("path", { class: "curve", stroke: colour(curve.kind ?? i), d: path }));
+      // A roof is named left of its ridge, where no dot lies.
+      if (curve.kind === null && curve.points.length) group.append(draw("text", { x: x(curve.points.at(-2)[0]) - 8, y: Math.max(14, y(curve.points.at(-2)[1]) + 4), "text-anchor": "end" }, curve.name));
+      svg.append(group);
+      const box = make("input", { type: "checkbox", id: `curve${i}`, checked: "" });
+      box.addEventListener("change", () => {
+        group.toggleAttribute("hidden", !box.checked);
+        plot.dots.forEach((dot, j) => { if (dot.kind === curve.kind) circles[j].toggleAttribute("hidden", !box.checked); });
+      });
+      byId("curves").append(make("span", { class: "chip" }, box, make("label", { for: `curve${i}`, text: curve.name })));
     });
-    const most = Math.max(...points.map(p => p.ms));
-    points.forEach((point, i) => {
-      const circle = draw("circle", { cx: x(point.intensity), cy: y(point.speed), r: 4 + 20 * Math.sqrt(point.ms / most), fill: COLOURS[point.colour % COLOURS.length], stroke: COLOURS[point.colour % COLOURS.length] });
-      circle.addEventListener("mousemove", event => showTip(describe(point), event.clientX, event.clientY));
+    plot.dots.forEach((dot, i) => {
+      const circle = draw("circle", { cx: x(dot.x), cy: y(dot.y), r: 4 + 20 * Math.sqrt(dot.area), fill: colour(dot.kind), stroke: colour(dot.kind) });
+      circle.addEventListener("mousemove", event => showTip(dot.words, event.clientX, event.clientY));
       circle.addEventListener("mouseleave", hideTip);
       circle.addEventListener("click", () => choose(chosen === i ? null : i));
       circles.push(circle);
@@ -100,37 +92,31 @@
   };
   const mark = () => {
     circles.forEach((circle, i) => circle.classList.toggle("chosen", i === chosen));
-    byId("chosen").textContent = chosen === null ? "No product chosen." : describe(data.points[chosen]).replaceAll("\n", "; ");
+    byId("chosen").textContent = chosen === null ? "Nothing chosen." : plot.dots[chosen].words.replaceAll("\n", "; ");
     byId("unchoose").hidden = chosen === null;
   };
-  // A chosen product filters the tables.
+  // What is chosen filters the tables.
   function choose(i) {
-    if (!data.points.length) return;
+    if (!plot.dots.length) return;
     chosen = i;
     mark();
-    byId("search").value = i === null ? "" : data.points[i].filter;
+    byId("search").value = i === null ? "" : plot.dots[i].filter;
     sheet.filter();
   }
-  const plot = byId("roofline");
-  plot.addEventListener("keydown", event => {
+  svg.addEventListener("keydown", event => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step || !data.points.length) return;
+    if (!step || !plot.dots.length) return;
     event.preventDefault();
-    const next = chosen === null ? 0 : (chosen + step + data.points.length) % data.points.length;
+    const next = chosen === null ? 0 : (chosen + step + plot.dots.length) % plot.dots.length;
     choose(next);
     const box = circles[next].getBoundingClientRect();
-    showTip(describe(data.points[next]), box.right, box.top);
+    showTip(plot.dots[next].words, box.right, box.top);
   });
-  plot.addEventListener("blur", hideTip);
+  svg.addEventListener("blur", hideTip);
   byId("unchoose").addEventListener("click", () => choose(null));
-  data.kinds.forEach((kind, i) => {
-    const dot = make("i", { style: `background:${COLOURS[i % COLOURS.length]}` });
+  plot.kinds.forEach((kind, i) => {
+    const dot = make("i", { style: `background:${colour(i)}` });
     byId("kinds").append(make("li", {}, dot, kind || "other"));
-  });
-  data.chips.forEach((chip, i) => {
-    const box = make("input", { type: "checkbox", id: `chip${i}`, checked: "" });
-    box.addEventListener("change", () => { box.checked ? shownChips.add(i) : shownChips.delete(i); roofline(); });
-    byId("chips").append(make("span", { class: "chip" }, box, make("label", { for: `chip${i}`, text: chip.name })));
   });
 
   // ---- tables: only the rows in sight are in the document -----------------------------------------------------------
@@ -143,7 +129,7 @@
     text(column, row) {
       const value = this.value(column, row);
       if (column.shown && column.shown[row] !== null) return data.strings[column.shown[row]];
-      return value === null ? "" : typeof value === "number" ? round(value, 6) : value;
+      return value === null ? "" : typeof value === "number" ? round(value, column.digits) : value;
     },
     open(name) {
       this.table = data.tables.find(table => table.name === name) || data.tables[0];
@@ -172,8 +158,12 @@
       if (!this.table) return;
       const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
       const rows = this.table.columns.length ? this.table.columns[0].cells.length : 0;
-      const texts = this.table.columns.filter(column => column.text);
-      const fits = row => words.every(word => texts.some(column => (this.value(column, row) || "").toLowerCase().includes(word)));
+      // A word is a part of a text, or a whole number.
+      const holds = (column, row, word) => {
+        const value = this.value(column, row);
+        return column.text ? (value || "").toLowerCase().includes(word) : String(value) === word;
+      };
+      const fits = row => words.every(word => this.table.columns.some(column => holds(column, row, word)));
       this.order = [];
       for (let row = 0; row < rows; ++row) if (!words.length || fits(row)) this.order.push(row);
       const column = this.table.columns[this.column];
@@ -187,6 +177,8 @@
       }
       byId("count").textContent = `${round(this.order.length)} of ${round(rows)} rows`;
       this.shown = [-1, -1];
+      // What is left may be shorter than where the reader was.
+      byId("frame").scrollTop = 0;
       this.render(false);
     },
     render(all) {
@@ -235,7 +227,7 @@
     byId("tables").scrollIntoView();
   }));
 
-  roofline();
+  drawPlot();
   if (data.tables.length) { byId("which").value = data.open; sheet.open(data.open); }
-  document.documentElement.dataset.ready = "yes";
+  document.documentElement.dataset.ready = Math.round(performance.now());
 })();

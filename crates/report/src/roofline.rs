@@ -51,7 +51,7 @@ impl Rect {
     }
 }
 
-const WIDTH: f64 = 1280.0;
+pub(crate) const WIDTH: f64 = 1280.0;
 const HEIGHT: f64 = 800.0;
 /// The plot's own area; the legend stands right of it.
 const AREA: Rect = Rect { x: 80.0, y: 56.0, width: 800.0, height: 680.0 };
@@ -125,20 +125,6 @@ pub(crate) fn escaped(text: &str) -> String {
 /// The picture as SVG.
 pub fn roofline_svg(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> String {
     draw(title, chips, points).0
-}
-
-/// The picture as PNG, twice as fine.
-///
-/// # Panics
-/// Never: the SVG is our own and the font is built in.
-pub fn roofline_png(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> Vec<u8> {
-    let mut options = resvg::usvg::Options { font_family: "DejaVu Sans".into(), ..Default::default() };
-    options.fontdb_mut().load_font_data(include_bytes!("../../../data/fonts/DejaVuSans-latin.ttf").to_vec());
-    let svg = draw(title, chips, points).0;
-    let tree = resvg::usvg::Tree::from_str(&svg, &options).expect("our own SVG is well-formed");
-    let mut pixels = resvg::tiny_skia::Pixmap::new(2 * WIDTH as u32, 2 * HEIGHT as u32).expect("a size above 0");
-    resvg::render(&tree, resvg::tiny_skia::Transform::from_scale(2.0, 2.0), &mut pixels.as_mut());
-    pixels.encode_png().expect("memory takes everything")
 }
 
 fn draw(title: &str, chips: &[PlotChip], points: &[PlotPoint]) -> (String, Vec<Rect>) {
@@ -409,7 +395,7 @@ mod tests {
 
     #[test]
     fn the_png_is_one_and_the_svg_is_well_formed() {
-        let png = roofline_png("a \u{0}<title> & \u{1b}", &chips(), &points(20));
+        let png = crate::png(&roofline_svg("a \u{0}<title> & \u{1b}", &chips(), &points(20)));
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
         assert!(roofline_svg("t", &chips(), &points(20)).contains("B &amp; &lt;co&gt;"));
     }

@@ -1,9 +1,10 @@
 //! `gemwright bench`: candidates side by side.
 
 use super::bench_cuda;
+use super::bench_page::{Contest, Run, bench_page};
 use super::model::short_name;
 use crate::error::Error;
-use crate::output::{Format, OutputArgs};
+use crate::output::{Format, OutputArgs, write_file};
 use crate::products::{one_product, products_of_csv};
 use crate::subject::{ModelOptions, parse_dtype};
 use crate::workload::workload;
@@ -25,6 +26,7 @@ Examples:
   gemwright bench llama-2-7b --phase decode --threads 1  the products of a model
   gemwright bench shapes.csv --against mkl,openblas --record benches/today
   gemwright bench 2048 2048 2048 --dtype f64 --kernel avx2-f64
+  gemwright bench llama-2-7b --phase decode --html decode.html   a page to look at
   gemwright bench 256 11008 4096 --dtype bf16 --out-dtype bf16 --epilogue silu,times
 
 Candidates take turns call by call in one process, on random numbers, after the judge has passed each; weights of
@@ -75,7 +77,10 @@ pub struct Args {
     /// Go on with a record that was interrupted
     #[arg(long, requires = "record")]
     pub resume: bool,
-    /// Keep raw times, machine, versions, the table and a plot in this folder
+    /// Write a page for the browser: one file, works offline
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Keep raw times, machine, versions, the table, a plot and the page in this folder
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     #[command(flatten)]
@@ -147,6 +152,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let raw = raw(&asked, &measured, &versions(&candidates, &workers), &method);
         record(folder, &raw, &table, &plot(&asked, &measured, threads))?;
     }
+    if args.html.is_some() || args.record.is_some() {
+        let limit = format!("this machine's limit, p10, {}", threads_words(threads));
+        let subtitle = format!("{} rounds, {dtype}, {}", method.rounds, threads_words(threads));
+        write_page(args, &bench_page(title(args), subtitle, &limit, &contests(&asked, &measured), table.clone()))?;
+    }
     if args.output.format == Format::Json {
         return args.output.write(&raw(&asked, &measured, &versions(&candidates, &workers), &method).to_string());
     }
@@ -155,6 +165,48 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Format::Csv => args.output.write(&text),
         _ => args.output.write(&format!("{text}\n\n{}", notes(&measured, threads).join("\n"))),
     }
+}
+
+fn threads_words(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
+/// What was measured, in the user's words.
+pub fn title(args: &Args) -> String {
+    let subject = args
+        .subject
+        .iter()
+        .map(|word| Path::new(word).file_name().map_or(word.as_str().into(), |n| n.to_string_lossy()));
+    format!("bench {}", subject.collect::<Vec<_>>().join(" x "))
+}
+
+/// The page, where it was asked for and into the record.
+pub fn write_page(args: &Args, page: &report::Page) -> Result<(), Error> {
+    let html = report::page(page);
+    let record = args.record.as_ref().map(|folder| folder.join("page.html"));
+    args.html.iter().chain(&record).try_for_each(|path| write_file(path, html.as_bytes()))
+}
+
+/// For the page: the quiet moments of every candidate.
+fn contests(asked: &[Asked], measured: &[Measured]) -> Vec<Contest> {
+    let one = |(asked, measured): (&Asked, &Measured)| {
+        let p = asked.problem.product;
+        let run = |times: &Times| Run {
+            series: times.name.clone(),
+            own: times.own,
+            seconds: times.quantile(0.5),
+            share: Some(measured.limit(0.1) / times.quantile(0.1)).filter(|share| share.is_finite()),
+        };
+        Contest {
+            caption: format!("{} x {} x {} {}", p.m, p.n, p.k, asked.problem.letters()),
+            rows: p.m,
+            count: asked.count,
+            filter: format!("{} {} {} {} {}", asked.name, asked.problem.letters(), p.m, p.n, p.k),
+            ratio: measured.ratio(),
+            runs: measured.times.iter().map(run).collect(),
+        }
+    };
+    asked.iter().zip(measured).map(one).collect()
 }
 
 pub fn problems(args: &Args, dtype: DType) -> Result<Vec<Asked>, Error> {
@@ -391,7 +443,7 @@ fn plot(asked: &[Asked], measured: &[Measured], threads: usize) -> String {
         }
     };
     let rows: Vec<report::DotRow> = asked.iter().zip(measured).map(|(asked, measured)| row(asked, measured)).collect();
-    let title = format!("Share of this machine's limit, p10, {threads} thread{}", if threads == 1 { "" } else { "s" });
+    let title = format!("Share of this machine's limit, p10, {}", threads_words(threads));
     report::dots_svg(&title, &rows, &|name| own.contains(&name))
 }
 

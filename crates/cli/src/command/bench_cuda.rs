@@ -1,6 +1,7 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
-use super::bench::{Args, Asked, bar, problems};
+use super::bench::{Args, Asked, bar, problems, title, write_page};
+use super::bench_page::{Contest, Run, bench_page};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
 use crate::output::Format;
@@ -108,6 +109,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
         if let Some(chip) = chip {
             std::fs::write(folder.join("plot.svg"), plot(&rows, dtype, chip)).map_err(failed)?;
         }
+    }
+    if args.html.is_some() || args.record.is_some() {
+        let contests: Vec<Contest> = rows.iter().filter_map(|row| contest_of(row, dtype, chip)).collect();
+        let subtitle = format!("{} at full clocks, {rounds} rounds, {dtype}", p.name);
+        let limit = chip.map_or("the roof".into(), |chip| format!("the roof of {}", chip.name));
+        write_page(args, &bench_page(title(args), subtitle, &limit, &contests, table.clone()))?;
     }
     match args.output.format {
         Format::Json => args.output.write(&all.to_string()),
@@ -224,23 +231,52 @@ fn least(row: &Value, dtype: DType, chip: &Chip) -> Option<f64> {
     Roof::new(number("flops"), number("bytes"), dtype, chip).ok().map(|roof| roof.seconds)
 }
 
+/// Ours, the vendor's default and its best, at full clocks, in seconds.
+fn runs(row: &Value) -> Vec<(&'static str, f64)> {
+    let times = row["burst"]["times"].as_array().map_or(&[][..], Vec::as_slice);
+    let own = times.iter().find(|time| time["own"] == json!(true));
+    let default = times.iter().find(|time| time["name"] == json!("cublaslt"));
+    let vendors = times.iter().filter(|time| time["own"] != json!(true));
+    let best = vendors.min_by(|x, y| median(x).total_cmp(&median(y)));
+    let all = [(OURS, own), ("cublaslt", default), ("cublaslt, best of 8", best)];
+    all.into_iter().filter_map(|(name, time)| Some((name, median(time?)))).collect()
+}
+
+const OURS: &str = "ours";
+
+fn caption(row: &Value) -> String {
+    let batch = row["batch"].as_u64().filter(|batch| *batch > 1).map_or(String::new(), |batch| format!("{batch}·"));
+    format!("{batch}{} x {} x {} {}", row["m"], row["n"], row["k"], row["flags"].as_str().unwrap_or_default())
+}
+
+/// For the page.
+fn contest_of(row: &Value, dtype: DType, chip: Option<&Chip>) -> Option<Contest> {
+    let least = chip.and_then(|chip| least(row, dtype, chip));
+    let run = |(name, seconds): (&str, f64)| Run {
+        series: name.to_string(),
+        own: name == OURS,
+        seconds,
+        share: least.map(|least| least / seconds),
+    };
+    Some(Contest {
+        caption: caption(row),
+        rows: row["m"].as_u64()?,
+        count: row["count"].as_u64().unwrap_or(1),
+        filter: format!("{} {} {} {}", row["flags"].as_str().unwrap_or_default(), row["m"], row["n"], row["k"]),
+        ratio: row["burst"]["to_best"].as_f64(),
+        runs: runs(row).into_iter().map(run).collect(),
+    })
+}
+
 /// Ours and the vendor's by their share of the roof, at full clocks.
 fn plot(rows: &[Value], dtype: DType, chip: &Chip) -> String {
     let dots = |row: &Value| {
-        let times = row["burst"]["times"].as_array().cloned().unwrap_or_default();
         let least = least(row, dtype, chip)?;
-        let share = |name: &str, time: Option<&Value>| time.map(|time| (name.to_string(), least / median(time)));
-        let own = times.iter().find(|time| time["own"] == json!(true));
-        let default = times.iter().find(|time| time["name"] == json!("cublaslt"));
-        let vendors = times.iter().filter(|time| time["own"] != json!(true));
-        let best = vendors.min_by(|x, y| median(x).total_cmp(&median(y)));
-        let dots = [share("ours", own), share("cublaslt", default), share("cublaslt, best of 8", best)];
-        let caption =
-            format!("{} x {} x {} {}", row["m"], row["n"], row["k"], row["flags"].as_str().unwrap_or_default());
-        Some(report::DotRow { caption, dots: dots.into_iter().flatten().collect() })
+        let dots = runs(row).into_iter().map(|(name, seconds)| (name.to_string(), least / seconds)).collect();
+        Some(report::DotRow { caption: caption(row), dots })
     };
     let rows: Vec<report::DotRow> = rows.iter().filter_map(dots).collect();
-    report::dots_svg(&format!("Share of the roof of {}, full clocks", chip.name), &rows, &|name| name == "ours")
+    report::dots_svg(&format!("Share of the roof of {}, full clocks", chip.name), &rows, &|name| name == OURS)
 }
 
 fn table(rows: &[Value], dtype: DType, chip: Option<&Chip>) -> Table {

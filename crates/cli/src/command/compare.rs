@@ -1,9 +1,8 @@
 //! `gemwright compare`: two workloads held against each other.
 
 use super::compare_answer::Answer;
-use super::trace_files::write;
 use crate::error::Error;
-use crate::output::{Format, OutputArgs};
+use crate::output::{Format, OutputArgs, write_file};
 use crate::reason::reason;
 use crate::side::{Side, chips_of};
 use gemwright_compare::{Comparison, Difference, FailOn, Verdict, changes};
@@ -104,7 +103,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let answer =
         Answer { sides: [&a, &b], chips, comparison: &comparison, changes: &changes, reason, verdict: &verdict };
     if let Some(path) = &args.html {
-        write(path, report::page(&answer.page()?).as_bytes())?;
+        write_file(path, report::page(&answer.page()?).as_bytes())?;
     }
     args.output.write(&match args.output.format {
         Format::Json => answer.json()?.to_string(),

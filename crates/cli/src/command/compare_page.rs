@@ -4,7 +4,7 @@ use super::compare_answer::{Answer, modules, short_call, unmatched_line};
 use crate::error::Error;
 use crate::page::{measures, plot_chip, point};
 use gemwright_core::{Cell, DType, Table};
-use gemwright_report::{Page, PagePoint};
+use gemwright_report::{Page, PagePoint, Plot};
 
 /// Changes that are told.
 const CHANGES: usize = 5;
@@ -52,7 +52,6 @@ impl Answer<'_> {
             title: format!("{a} against {b}"),
             subtitle: self.headline(),
             answer: self.facts().join(". "),
-            bar: Vec::new(),
             changes: self
                 .changes
                 .iter()
@@ -64,12 +63,11 @@ impl Answer<'_> {
                 .filter(|(_, list)| !list.is_empty())
                 .map(|(h, list)| (h.to_string(), list))
                 .collect(),
-            chips,
-            points,
-            kinds,
+            plot: Plot::roofline(&chips, &points, kinds),
             issues: self.likely().into_iter().collect(),
             tables,
             open: "products".into(),
+            ..Page::default()
         })
     }
 }

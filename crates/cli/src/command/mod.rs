@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod bench_cuda;
+mod bench_page;
 pub mod chips;
 pub mod compare;
 mod compare_answer;

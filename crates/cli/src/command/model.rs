@@ -1,10 +1,9 @@
 //! `gemwright model`: the calls a model runs.
 
 use super::model_page::model_page;
-use super::trace_files::write;
 use crate::chips::chips;
 use crate::error::Error;
-use crate::output::{Format, OutputArgs};
+use crate::output::{Format, OutputArgs, write_file};
 use crate::subject::{ModelOptions, model};
 use crate::versus::{Versus, exchanged};
 use clap::ValueEnum;
@@ -32,9 +31,10 @@ pub struct Args {
     subject: Option<String>,
     #[command(flatten)]
     options: ModelOptions,
-    /// Bound, least time and share of each call on this chip (`gemwright chips`, or a TOML file of your own)
-    #[arg(long, value_name = "CHIP")]
-    on: Option<String>,
+    /// Bound, least time and share of each call on this chip (`gemwright chips`, or a TOML file of your own); the roofs
+    /// of further ones are drawn into the page of --html
+    #[arg(long, value_delimiter = ',', value_name = "CHIP,...")]
+    on: Vec<String>,
     /// Order of the calls
     #[arg(long, value_enum, default_value_t = Sort::Order)]
     sort: Sort,
@@ -73,14 +73,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let Some(subject) = args.subject.as_ref().filter(|_| !args.list) else { return list(&args.output) };
     let (model, options) = (model(subject)?, args.options.options());
     let prediction = model.predict(&options)?;
-    let chip = match &args.on {
-        Some(name) => match chips(std::slice::from_ref(name))?.as_slice() {
-            [one] => Some(one.clone()),
-            several => return Err(Error::Usage(format!("{name} holds {} chips; --on takes one here", several.len()))),
-        },
-        None => None,
-    };
-    let chip = chip.as_ref();
+    let chips = chips(&args.on)?;
+    if chips.len() > 1 && args.html.is_none() {
+        let why = format!("--on {}: {} chips; without --html it takes one", args.on.join(","), chips.len());
+        return Err(Error::Usage(why));
+    }
+    let chip = chips.first();
     let compared = args.versus.is_some() || (options.is_variant() && chip.is_some());
     let versus = match compared {
         true => Some(Versus::of(&prediction, &model.predict(&options.plain())?, chip)?),
@@ -90,8 +88,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = &args.html {
         let (table, lines) =
             (calls_table(&prediction.workload, chip, args.sort)?, summary_text(&prediction, args, chip)?);
-        let page = model_page(&prediction.workload, chip, table, &lines)?;
-        write(path, report::page(&page).as_bytes())?;
+        let page = model_page(&prediction.workload, &chips, table, &lines)?;
+        write_file(path, report::page(&page).as_bytes())?;
     }
     if args.output.format == Format::Json {
         let mut summary = summary_json(&prediction, args, chip)?;

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::page::{measures, plot_chip, point};
 use crate::workload::describe;
 use gemwright_core::{Call, Chip, Roof, Table, Workload};
-use gemwright_report::{Page, PagePoint};
+use gemwright_report::{Page, PagePoint, Plot};
 
 /// What a call is called in the plot.
 fn caption(call: &Call) -> String {
@@ -16,8 +16,9 @@ fn caption(call: &Call) -> String {
     }
 }
 
-/// The page; without a chip there is no plot.
-pub fn model_page(workload: &Workload, chip: Option<&Chip>, table: Table, lines: &[String]) -> Result<Page, Error> {
+/// The page, at the roof of the first chip, beside the roofs of the others; without a chip there is no plot.
+pub fn model_page(workload: &Workload, chips: &[Chip], table: Table, lines: &[String]) -> Result<Page, Error> {
+    let chip = chips.first();
     let mut kinds: Vec<String> = Vec::new();
     let mut points: Vec<PagePoint> = Vec::new();
     let mut taken: Vec<(String, String, f64)> = Vec::new();
@@ -38,24 +39,23 @@ pub fn model_page(workload: &Workload, chip: Option<&Chip>, table: Table, lines:
     let by_op = measures(taken.iter().map(|(_, op, seconds)| (op.clone(), *seconds)));
     let lists = [("Least time by operation", by_op), ("Least time by module", by_module)];
     let dtype = workload.calls().iter().max_by_key(|c| c.flops() * u128::from(c.count)).map(Call::dtype);
+    let roofs: Vec<_> =
+        dtype.iter().flat_map(|dtype| chips.iter().filter_map(|chip| plot_chip(chip, *dtype))).collect();
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(Page {
         title: describe(workload),
         subtitle: chip
             .map_or("without a chip: --on CHIP gives roofs".into(), |chip| format!("at the roof of {}", chip.name)),
         answer: lines.iter().filter(|line| !line.is_empty()).map(words).collect::<Vec<_>>().join(". "),
-        bar: Vec::new(),
-        changes: Vec::new(),
         measures: lists
             .into_iter()
             .filter(|(_, list)| !list.is_empty())
             .map(|(h, list)| (h.to_string(), list))
             .collect(),
-        chips: chip.zip(dtype).and_then(|(chip, dtype)| plot_chip(chip, dtype)).into_iter().collect(),
-        points,
-        kinds,
+        plot: Plot::roofline(&roofs, &points, kinds),
         issues: workload.warnings.clone(),
         tables: vec![("products".into(), table)],
         open: "products".into(),
+        ..Page::default()
     })
 }

@@ -5,6 +5,7 @@ use super::model::short_name;
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
+use crate::page::write_picture;
 use crate::products::{one_product, products_of_csv};
 use crate::subject::ModelOptions;
 use crate::workload::{describe, workload};
@@ -253,7 +254,7 @@ fn utilisation(workload: &Workload, seconds: f64, chip: &Chip) -> Result<String,
     ))
 }
 
-fn plot(path: &PathBuf, title: &str, workload: &Workload, chips: &[Chip]) -> Result<(), Error> {
+fn plot(path: &std::path::Path, title: &str, workload: &Workload, chips: &[Chip]) -> Result<(), Error> {
     let mut lines = Vec::new();
     let mut points = Vec::new();
     let dtype =
@@ -280,12 +281,7 @@ fn plot(path: &PathBuf, title: &str, workload: &Workload, chips: &[Chip]) -> Res
             });
         }
     }
-    let written = match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => std::fs::write(path, report::roofline_svg(title, &lines, &points)),
-        Some("png") => std::fs::write(path, report::roofline_png(title, &lines, &points)),
-        _ => return Err(Error::Usage(format!("--plot {}: the name must end in .svg or .png", path.display()))),
-    };
-    written.map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
+    write_picture(path, &report::roofline_svg(title, &lines, &points))
 }
 
 /// The end of the module's path and the extents.

@@ -1,13 +1,14 @@
 //! `gemwright trace`: where the GPU's time went, from a profiler's trace.
 
-use super::trace_files::{TableFiles, Tables, json_tables, write};
-use super::trace_page::trace_page;
+use super::trace_files::{TableFiles, Tables, json_tables};
+use super::trace_page::{trace_page, trace_picture};
 use super::trace_ranks::{self, Action, rank_numbers};
 use super::trace_screen::screen;
 use crate::chips::chips;
 use crate::error::Error;
 use crate::observed::{self, observe};
-use crate::output::{Format, OutputArgs};
+use crate::output::{Format, OutputArgs, write_file};
+use crate::page::write_picture;
 use clap::ValueEnum;
 use gemwright_core::{Catalog, Chip, Table};
 use gemwright_report as report;
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   gemwright trace run.json.gz
   gemwright trace run.json.gz --html report.html             a page to look at, one file
+  gemwright trace run.json.gz --plot run.png                 where the time went and the roofline, for a slide
   gemwright trace run.json.gz --csv tables/ --xlsx report.xlsx
   gemwright trace run.json.gz --save run.workload.json       its products, for roof and the other commands
   gemwright trace run.json.gz --compat tracelens --csv tables/
@@ -44,9 +46,15 @@ pub struct Args {
     /// Keep the products, their counts and times as a workload, which other commands take
     #[arg(long, value_name = "FILE", conflicts_with = "compat")]
     save: Option<PathBuf>,
-    /// The chip it ran on, for the roofs [default: as the trace says]
-    #[arg(long, value_name = "CHIP", conflicts_with = "compat")]
-    on: Option<String>,
+    /// Draw where the time went and the roofline, for slides: a name that ends in .svg or .png
+    #[arg(long, value_name = "FILE", conflicts_with = "compat")]
+    plot: Option<PathBuf>,
+    /// Which of the two is drawn
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "both", requires = "plot")]
+    plot_of: PlotOf,
+    /// The chip it ran on, for the roofs [default: as the trace says]; the roofs of further ones are only drawn
+    #[arg(long, value_delimiter = ',', value_name = "CHIP,...", conflicts_with = "compat")]
+    on: Vec<String>,
     /// GPU time by module too, where the trace has Python stacks
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "compat")]
     by: Option<By>,
@@ -63,6 +71,14 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
     Module,
+}
+
+/// What `--plot` draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlotOf {
+    Both,
+    Roofline,
+    Timeline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -85,8 +101,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let files = traces(&args.paths)?;
     let single = files.len() == 1;
-    if !single && (args.tables.xlsx.is_some() || args.save.is_some() || args.html.is_some()) {
-        return Err(Error::Usage("--xlsx, --html and --save hold one trace: give one FILE".into()));
+    let of_one =
+        [args.tables.xlsx.is_some(), args.save.is_some(), args.html.is_some(), args.plot.is_some()].contains(&true);
+    if !single && of_one {
+        return Err(Error::Usage("--xlsx, --html, --plot and --save hold one trace: give one FILE".into()));
     }
     if !single && args.compat.is_some() {
         return ranks(args, &files);
@@ -145,21 +163,21 @@ fn ranks(args: &Args, files: &[PathBuf]) -> Result<(), Error> {
 }
 
 /// The chip that was asked for, or the one the trace names; a warning where neither is known.
-pub fn chip(on: Option<&String>, trace: &Trace, warn: impl Fn(String)) -> Result<Option<Chip>, Error> {
-    if let Some(name) = on {
-        return Ok(chips(std::slice::from_ref(name))?.into_iter().next());
+pub fn chips_of(on: &[String], trace: &Trace, warn: impl Fn(String)) -> Result<Vec<Chip>, Error> {
+    if !on.is_empty() {
+        return chips(on);
     }
-    let Some(device) = trace.devices.first() else { return Ok(None) };
+    let Some(device) = trace.devices.first() else { return Ok(Vec::new()) };
     let found = Catalog::builtin().recognise(&device.name, device.units, device.memory).cloned();
     if found.is_none() {
         let name = if device.name.is_empty() { "without a name" } else { device.name.as_str() };
         warn(format!("the trace's GPU ({name}) is not in the catalog: no roofs; --on CHIP gives one"));
     }
-    Ok(found)
+    Ok(found.into_iter().collect())
 }
 
 fn reading(args: &Args) -> Reading {
-    let (arrows, modules) = (args.compat.is_some(), args.by.is_some());
+    let (arrows, modules) = (args.compat.is_some(), args.by.is_some() || args.html.is_some());
     Reading { arrows, modules, low_memory: args.low_memory, chunk: None }
 }
 
@@ -215,24 +233,39 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
     if let Some(path) = &args.save {
         let workload = observed::workload(file, &analysis);
         let text = report::workload_json(&workload, None, None, calls::settings(&analysis))?;
-        write(path, format!("{text}\n").as_bytes())?;
+        write_file(path, format!("{text}\n").as_bytes())?;
     }
-    let chip = chip(args.on.as_ref(), trace, |text| args.output.warn(&[text]))?;
-    let mut tables = tables_of(&analysis, chip.as_ref());
+    let chips = chips_of(&args.on, trace, |text| args.output.warn(&[text]))?;
+    let mut tables = tables_of(&analysis, chips.first());
+    let modules = ("by_module".to_string(), by_module(&analysis));
     if args.by == Some(By::Module) {
-        tables.push(("by_module".into(), by_module(&analysis)));
+        tables.push(modules.clone());
         if !trace.events.iter().any(|e| e.category == Category::Module) {
             let cure = "the trace has no modules: record it with with_stack=True or with_modules=True";
             args.output.warn(&[cure.to_string()]);
         }
     }
+    let title = title(file);
     if let Some(path) = &args.html {
-        let title = file.file_name().map_or("stdin".into(), |name| name.to_string_lossy().into_owned());
         let products = observed::workload(file, &analysis);
-        let page = trace_page(&title, &analysis, &products, &tables, chip.as_ref())?;
-        write(path, report::page(&page).as_bytes())?;
+        let mut shown = tables.clone();
+        // The page shows the time by module wherever the trace knows it.
+        if args.by.is_none() && !modules.1.rows.is_empty() {
+            shown.push(modules);
+        }
+        let page = trace_page(&title, &analysis, &products, &shown, &chips)?;
+        write_file(path, report::page(&page).as_bytes())?;
+    }
+    if let Some(path) = &args.plot {
+        write_picture(path, &trace_picture(&title, &analysis, &tables, &chips, args.plot_of))?;
     }
     answer(args, file, folder, &analysis, &tables)
+}
+
+/// A file's name with its folder's, which often says more.
+fn title(file: &Path) -> String {
+    let parts: Vec<_> = file.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    if file.as_os_str() == "-" { "stdin".into() } else { parts[parts.len().saturating_sub(2)..].join("/") }
 }
 
 fn problem_table<T: Time>(analysis: &Analysis<'_, T>) -> Option<Table> {

@@ -1,6 +1,7 @@
 //! Where the tables of traces are written to.
 
 use crate::error::Error;
+use crate::output::write_file;
 use gemwright_core::Table;
 use gemwright_report as report;
 use serde_json::{Map, Value};
@@ -36,14 +37,10 @@ impl TableFiles {
         if let Some(path) = &self.xlsx {
             let sheets: Vec<(&str, &Table)> = tables.iter().map(|(name, table)| (name.as_str(), table)).collect();
             let wrong = |why: String| Error::File { path: path.display().to_string(), why };
-            write(path, &report::xlsx(&sheets).map_err(wrong)?)?;
+            write_file(path, &report::xlsx(&sheets).map_err(wrong)?)?;
         }
         Ok(())
     }
-}
-
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    std::fs::write(path, bytes).map_err(|e| Error::File { path: path.display().to_string(), why: e.to_string() })
 }
 
 /// One file a table, in a folder that is made where it is missing.
@@ -57,7 +54,7 @@ fn write_all(
     std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e.to_string()))?;
     for (name, table) in tables {
         let path = folder.join(format!("{name}.{end}"));
-        write(&path, &bytes(table).map_err(|why| wrong(&path, why))?)?;
+        write_file(&path, &bytes(table).map_err(|why| wrong(&path, why))?)?;
     }
     Ok(())
 }

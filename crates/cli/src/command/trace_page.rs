@@ -1,5 +1,6 @@
 //! What the page of `gemwright trace --html` says: where the time went, how far from the roof, what would save most.
 
+use super::trace::PlotOf;
 use super::trace_files::Tables;
 use super::trace_screen::{findings, problems};
 use crate::error::Error;
@@ -7,7 +8,7 @@ use crate::page::{measures, plot_chip};
 use gemwright_compare::{Comparison, changes};
 use gemwright_core::{Cell, Chip, DType, Table, Workload};
 use gemwright_report as report;
-use gemwright_report::{Measure, Page, PagePoint, Part, Segment};
+use gemwright_report::{Measure, Page, PagePoint, Part, Plot, PlotChip, PlotPoint, Segment};
 use gemwright_trace::tables::Timeline;
 use gemwright_trace::{Analysis, Time};
 
@@ -17,6 +18,12 @@ const CHANGES: usize = 5;
 const POINTS: usize = 400;
 /// Operations of a smaller share of the time would only stretch the axes.
 const LEAST_SHARE: f64 = 0.001;
+/// So many are drawn however short they are.
+const ALWAYS: usize = 30;
+/// What computes less for a byte has no place in a roofline, and would stretch its axes.
+const LEAST_INTENSITY: f64 = 1e-3;
+/// Pieces of the time that are drawn side by side.
+const PIECES: usize = 240;
 /// An idle GPU is worth a word from this share of the time on.
 const IDLE: f64 = 0.05;
 
@@ -51,11 +58,11 @@ pub fn trace_page<T: Time>(
     analysis: &Analysis<'_, T>,
     products: &Workload,
     tables: &Tables,
-    chip: Option<&Chip>,
+    chips: &[Chip],
 ) -> Result<Page, Error> {
+    let chip = chips.first();
     let timeline = Timeline::of(analysis);
     let (points, kinds) = points(tables);
-    let all: f64 = points.iter().map(|point| point.ms).sum();
     let devices: Vec<&str> = analysis.trace.devices.iter().map(|d| d.name.as_str()).collect();
     let on = devices.first().map_or(String::new(), |name| format!(", {} x {name}", devices.len()));
     let issues = problems(analysis).into_iter().chain(findings(&timeline, tables)).collect();
@@ -64,15 +71,53 @@ pub fn trace_page<T: Time>(
         subtitle: format!("{} events{on}", analysis.trace.count),
         answer: answer(&timeline, &points, chip),
         bar: bar(&timeline),
+        strip: Timeline::along(analysis, PIECES),
         changes: told_changes(&timeline, &points, &kinds, products, chip)?,
         measures: lists(tables, &points),
-        chips: chip.iter().filter_map(|chip| plot_chip(chip, DType::Bf16)).collect(),
-        points: points.into_iter().filter(|point| point.ms >= all * LEAST_SHARE).take(POINTS).collect(),
-        kinds,
+        plot: Plot::roofline(&roofs(chips), &drawn(points), kinds),
         issues,
         tables: tables.clone(),
         open: if Columns::of(tables, OPERATIONS).is_some() { OPERATIONS } else { "ops_summary" }.into(),
     })
+}
+
+/// The same as a picture for slides.
+pub fn trace_picture<T: Time>(
+    title: &str,
+    analysis: &Analysis<'_, T>,
+    tables: &Tables,
+    chips: &[Chip],
+    of: PlotOf,
+) -> String {
+    let timeline = || report::timeline_svg(title, &bar(&Timeline::of(analysis)), &Timeline::along(analysis, PIECES));
+    let roofline = |title: &str| {
+        let (points, _) = points(tables);
+        let all: f64 = points.iter().map(|point| point.ms).sum();
+        let point = |point: &PagePoint| PlotPoint {
+            caption: format!("{} {}", point.name, point.detail),
+            chip: 0,
+            intensity: point.intensity,
+            speed: point.speed,
+            share: point.ms / all,
+        };
+        report::roofline_svg(title, &roofs(chips), &drawn(points).iter().map(point).collect::<Vec<_>>())
+    };
+    match of {
+        PlotOf::Timeline => timeline(),
+        PlotOf::Roofline => roofline(title),
+        PlotOf::Both => report::stacked(&[timeline(), roofline("Operations that have a cost model")]),
+    }
+}
+
+fn roofs(chips: &[Chip]) -> Vec<PlotChip> {
+    chips.iter().filter_map(|chip| plot_chip(chip, DType::Bf16)).collect()
+}
+
+/// Those that are seen.
+fn drawn(points: Vec<PagePoint>) -> Vec<PagePoint> {
+    let all: f64 = points.iter().map(|point| point.ms).sum();
+    let computing = points.into_iter().filter(|point| point.intensity >= LEAST_INTENSITY).take(POINTS);
+    computing.enumerate().filter(|(i, point)| *i < ALWAYS || point.ms >= all * LEAST_SHARE).map(|(_, p)| p).collect()
 }
 
 const OPERATIONS: &str = "unified_perf_summary";
@@ -116,8 +161,8 @@ fn points(tables: &Tables) -> (Vec<PagePoint>, Vec<String>) {
         });
         let (name, dims) = (table.text(row, "name"), table.text(row, "Input Dims"));
         found.push(PagePoint {
-            name: name.to_string(),
-            detail: dims.to_string(),
+            name: name.trim_start_matches("aten::").to_string(),
+            detail: sizes(dims),
             filter: format!("{name} {}", dims.split_whitespace().collect::<Vec<_>>().join(" ")),
             count: number("operation_count").unwrap_or(0.0),
             ms: us * 1e-3,
@@ -130,6 +175,24 @@ fn points(tables: &Tables) -> (Vec<PagePoint>, Vec<String>) {
     }
     found.sort_by(|x, y| y.ms.total_cmp(&x.ms));
     (found, kinds.into_iter().map(String::from).collect())
+}
+
+/// The extents of the tensors, equal ones counted, without those of what is no tensor.
+fn sizes(dims: &str) -> String {
+    let mut list: Vec<(String, usize)> = Vec::new();
+    for part in dims.split(['(', ')']) {
+        let part = part.trim_matches([' ', ',']);
+        match list.last_mut() {
+            _ if part.is_empty() => {}
+            Some((last, count)) if last == part => *count += 1,
+            _ => list.push((part.to_string(), 1)),
+        }
+    }
+    let shown = list.into_iter().map(|(part, count)| match count {
+        1 => format!("[{part}]"),
+        _ => format!("{count} × [{part}]"),
+    });
+    shown.collect::<Vec<_>>().join(" ")
 }
 
 fn answer(timeline: &Timeline, points: &[PagePoint], chip: Option<&Chip>) -> String {
@@ -225,4 +288,17 @@ fn lists(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
     .filter(|(_, list)| !list.is_empty())
     .map(|(heading, list)| (heading.to_string(), list))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizes;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(sizes("((5, 16), (5, 16), (5, 16, 2), (), (2048,), ())"), "2 × [5, 16] [5, 16, 2] [2048]");
+        assert_eq!(sizes("()"), "");
+        assert_eq!(sizes("(((5, 16), (5, 16)), ())"), "2 × [5, 16]");
+        assert_eq!(sizes(")a(b"), "[a] [b]");
+    }
 }

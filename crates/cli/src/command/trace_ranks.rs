@@ -1,10 +1,10 @@
 //! Traces of many ranks: each reduced on its own, and put together.
 
-use super::trace::{chip, folder_of, free_folder, tables_of};
-use super::trace_files::{TableFiles, Tables, json_tables, write};
+use super::trace::{chips_of, folder_of, free_folder, tables_of};
+use super::trace_files::{TableFiles, Tables, json_tables};
 use crate::error::Error;
 use crate::observed::observe;
-use crate::output::{Format, OutputArgs};
+use crate::output::{Format, OutputArgs, write_file};
 use gemwright_report as report;
 use gemwright_trace::{Analysis, Joined, Mode, Partial, Reading, join};
 use serde_json::json;
@@ -67,10 +67,10 @@ fn map(args: &MapArgs) -> Result<(), Error> {
             eprintln!("warning: {text}");
         }
     };
-    let tables = tables_of(&analysis, chip(args.on.as_ref(), &trace, warn)?.as_ref());
+    let tables = tables_of(&analysis, chips_of(args.on.as_slice(), &trace, warn)?.first());
     let part = Partial::of(rank, &analysis).with_tables(&folder_of(&args.file), &tables);
     let wrong = |why: String| Error::File { path: args.output.display().to_string(), why };
-    write(&args.output, &report::parquet(&part.table()).map_err(wrong)?)
+    write_file(&args.output, &report::parquet(&part.table()).map_err(wrong)?)
 }
 
 fn joined(args: &JoinArgs) -> Result<(), Error> {

@@ -2,69 +2,21 @@
 //! out of data that lies beside. Texts of traces are data: they are escaped here and set as text there, and the page may
 //! run no script but its own.
 
-use crate::roofline::PlotChip;
+mod data;
+mod plot;
+
+pub use plot::{Axis, Curve, Dot, PagePoint, Plot, Scale};
+
+use crate::timeline::{Part, Segment, strip_paths};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use gemwright_core::{Align, Cell, Table};
-use serde_json::{Value, json};
+use data::data;
+use gemwright_core::Table;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("../assets/page.css");
-const SCRIPT: &str = include_str!("../assets/page.js");
-
-/// What a part of the bar at the top stands for; its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Part {
-    Compute,
-    Communication,
-    Copies,
-    Idle,
-}
-
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Part::Compute => "compute",
-            Part::Communication => "communication",
-            Part::Copies => "copies",
-            Part::Idle => "idle",
-        }
-    }
-}
-
-/// A part of the bar.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct Segment {
-    pub part: Part,
-    pub caption: String,
-    /// 0 to 1.
-    pub share: f64,
-}
-
-/// A product of the roofline.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct PagePoint {
-    pub name: String,
-    pub detail: String,
-    /// What finds its rows in the tables.
-    pub filter: String,
-    pub count: f64,
-    /// Milliseconds in all.
-    pub ms: f64,
-    pub intensity: f64,
-    /// FLOP/s.
-    pub speed: f64,
-    /// Percent of the roof, and milliseconds that are lost to it.
-    pub roof: Option<f64>,
-    pub lost: f64,
-    /// Kind of operation, by number.
-    pub colour: usize,
-}
+const STYLE: &str = include_str!("../../assets/page.css");
+const SCRIPT: &str = include_str!("../../assets/page.js");
 
 /// Something that a list at the side measures.
 #[derive(Debug, Clone)]
@@ -85,14 +37,13 @@ pub struct Page {
     /// The answer in a sentence or two.
     pub answer: String,
     pub bar: Vec<Segment>,
+    /// The same along the time: of each piece what goes into computing, communicating and copying.
+    pub strip: Vec<[f64; 3]>,
     /// Changes in words, with what finds them in the tables.
     pub changes: Vec<(String, String)>,
     /// Lists of measures, each with a heading.
     pub measures: Vec<(String, Vec<Measure>)>,
-    pub chips: Vec<PlotChip>,
-    pub points: Vec<PagePoint>,
-    /// Names of the points' colours.
-    pub kinds: Vec<String>,
+    pub plot: Plot,
     pub issues: Vec<String>,
     pub tables: Vec<(String, Table)>,
     /// The table that is open first.
@@ -116,88 +67,6 @@ fn text(of: &str) -> String {
         }
     }
     out
-}
-
-/// Texts that come often are kept once.
-#[derive(Default)]
-struct Strings {
-    all: Vec<String>,
-    places: HashMap<String, usize>,
-}
-
-impl Strings {
-    fn place(&mut self, of: &str) -> usize {
-        if let Some(place) = self.places.get(of) {
-            return *place;
-        }
-        self.all.push(of.to_string());
-        self.places.insert(of.to_string(), self.all.len() - 1);
-        self.all.len() - 1
-    }
-}
-
-/// Six digits are more than anyone reads off a page.
-fn short(value: f64) -> Value {
-    if !value.is_finite() {
-        return Value::Null;
-    }
-    let digits = format!("{value:.5e}").parse::<f64>().unwrap_or(value);
-    if digits.fract() == 0.0 && digits.abs() < 1e15 { json!(digits as i64) } else { json!(digits) }
-}
-
-fn columns(table: &Table, strings: &mut Strings) -> Vec<Value> {
-    let column = |(i, column): (usize, &gemwright_core::Column)| {
-        let cells = table.rows.iter().map(|row| &row[i]);
-        let textual = cells.clone().any(|cell| matches!(cell, Cell::Text(_)));
-        let cells = cells.map(|cell| match cell {
-            Cell::Empty => Value::Null,
-            Cell::Text(of) => json!(strings.place(of)),
-            Cell::Integer(n) if textual => json!(strings.place(&n.to_string())),
-            Cell::Shown { text, .. } if textual => json!(strings.place(text)),
-            Cell::Integer(n) => json!(*n as f64),
-            Cell::Shown { value, .. } => short(*value),
-        });
-        let cells: Vec<Value> = cells.collect();
-        let mut out =
-            json!({"name": column.name, "right": column.align == Align::Right, "text": textual, "cells": cells});
-        // Numbers with a unit are shown as they stand elsewhere, and sorted by what they are.
-        let unit = |cell: &Cell| matches!(cell, Cell::Shown { text, .. } if text.ends_with(|c: char| c.is_alphabetic() || c == '%'));
-        if !textual && table.rows.iter().any(|row| unit(&row[i])) {
-            let shown = table.rows.iter().map(|row| match &row[i] {
-                Cell::Shown { text, .. } => json!(strings.place(text)),
-                _ => Value::Null,
-            });
-            out["shown"] = shown.collect();
-        }
-        out
-    };
-    table.columns.iter().enumerate().map(column).collect()
-}
-
-/// The data of the script. No `<` is left in it, so that nothing in it ends the element that holds it.
-fn data(page: &Page) -> String {
-    let mut strings = Strings::default();
-    let tables: Vec<Value> = page
-        .tables
-        .iter()
-        .map(|(name, table)| json!({"name": name, "columns": columns(table, &mut strings)}))
-        .collect();
-    let points: Vec<Value> = page
-        .points
-        .iter()
-        .map(|p| {
-            json!({
-                "name": p.name, "detail": p.detail, "filter": p.filter, "count": p.count, "ms": short(p.ms),
-                "intensity": short(p.intensity), "speed": short(p.speed), "roof": p.roof.map(short), "lost": short(p.lost),
-                "colour": p.colour,
-            })
-        })
-        .collect();
-    let chips = page.chips.iter().map(|c| json!({"name": c.name, "peak": c.peak, "bandwidth": c.bandwidth}));
-    let all = json!({
-        "chips": chips.collect::<Vec<_>>(), "points": points, "kinds": page.kinds, "strings": strings.all, "tables": tables, "open": page.open,
-    });
-    all.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 fn hash(of: &str) -> String {
@@ -261,6 +130,19 @@ fn top(out: &mut String, page: &Page) {
         }
         out.push_str("</ul>\n");
     }
+    if !page.strip.is_empty() {
+        let _ = write!(
+            out,
+            "<svg class=\"strip\" viewBox=\"0 0 1000 60\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"The same along the time, from the first GPU event to the last\">"
+        );
+        for (part, path) in
+            [Part::Compute, Part::Communication, Part::Copies].iter().zip(strip_paths(&page.strip, 1000.0, 60.0))
+        {
+            let _ = write!(out, "<path d=\"{path}\" style=\"fill:var(--{})\"/>", part.name());
+        }
+        out.push_str("</svg>\n<p class=\"quiet ends\"><span>first GPU event</span><span>last</span></p>\n");
+    }
     if !page.changes.is_empty() {
         out.push_str("<section aria-labelledby=\"changes\"><h2 id=\"changes\">What would save most</h2>\n<ol class=\"changes\">\n");
         for (change, filter) in &page.changes {
@@ -280,18 +162,23 @@ fn top(out: &mut String, page: &Page) {
 }
 
 fn plot_and_measures(out: &mut String, page: &Page) {
-    out.push_str("<div class=\"two\">\n<section aria-labelledby=\"roof-head\"><h2 id=\"roof-head\">Roofline</h2>\n");
-    let hidden = if page.points.is_empty() { " hidden" } else { "" };
-    if page.points.is_empty() {
-        out.push_str("<p class=\"quiet\">No operation has both a cost model and a chip to hold it against.</p>\n");
+    let plot = &page.plot;
+    let _ = write!(
+        out,
+        "<div class=\"two\">\n<section aria-labelledby=\"plot-head\"><h2 id=\"plot-head\">{}</h2>\n",
+        text(&plot.heading)
+    );
+    let hidden = if plot.dots.is_empty() { " hidden" } else { "" };
+    if plot.dots.is_empty() {
+        let _ = writeln!(out, "<p class=\"quiet\">{}</p>", text(&plot.empty));
     }
     let _ = write!(
         out,
-        "<div{hidden}><div id=\"chips\" class=\"noprint\"></div>\n<svg id=\"roofline\" class=\"plot\" viewBox=\"0 0 760 470\" tabindex=\"0\" \
-         role=\"application\" aria-label=\"Roofline: a circle for each of {} operations, larger for more time. Arrow keys choose one.\" \
+        "<div{hidden}><div id=\"curves\" class=\"noprint\"></div>\n<svg id=\"plot\" class=\"plot\" viewBox=\"0 0 760 470\" tabindex=\"0\" \
+         role=\"application\" aria-label=\"{} Arrow keys choose one.\" \
          aria-describedby=\"chosen\"></svg>\n<ul id=\"kinds\" class=\"legend\"></ul>\n<p class=\"quiet\"><span id=\"chosen\" role=\"status\"></span> \
          <button id=\"unchoose\" class=\"noprint\" type=\"button\" hidden>Let go</button></p></div></section>\n<div>\n",
-        page.points.len()
+        text(&plot.about)
     );
     for (i, (heading, list)) in page.measures.iter().enumerate() {
         let _ = write!(
@@ -329,6 +216,8 @@ fn issues(out: &mut String, page: &Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemwright_core::Cell;
+    use serde_json::Value;
 
     #[test]
     fn nothing_of_a_name_becomes_markup() {
@@ -352,22 +241,5 @@ mod tests {
         let data: Value = serde_json::from_str(&html[start..end]).unwrap();
         assert_eq!(data["tables"][0]["columns"][0]["name"], evil);
         assert_eq!(data["strings"][0], evil);
-    }
-
-    #[test]
-    fn columns_of_numbers_stay_numbers() {
-        let mut table = Table::new(&["name", ">time"]);
-        table.row(vec!["mm".into(), Cell::shown(1.234_567_89, "1.23")]);
-        table.row(vec!["mm".into(), Cell::Empty]);
-        let mut strings = Strings::default();
-        let columns = columns(&table, &mut strings);
-        assert_eq!(columns[1].get("shown"), None);
-        assert_eq!(columns[0]["cells"], json!([0, 0]));
-        assert_eq!(columns[1]["cells"], json!([1.23457, null]));
-        assert_eq!(strings.all, ["mm"]);
-        let mut table = Table::new(&[">time"]);
-        table.row(vec![Cell::shown(1e-6, "1 us")]);
-        let columns = super::columns(&table, &mut strings);
-        assert_eq!((&columns[0]["cells"], &columns[0]["shown"]), (&json!([1e-6]), &json!([1])));
     }
 }
