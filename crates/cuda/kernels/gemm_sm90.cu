@@ -14,7 +14,9 @@
 //   SWAP        C is written transposed: the weights are A, whose rows fill the 64 of wgmma, and few tokens are B
 //   A_MN, B_MN  0: k is contiguous; 1: m or n is
 //   OUT_F32, OUT_F16   type of C (otherwise bf16); OUT_ADD: added to what C has (f32)
-//   DIRECT      C is written from registers, element by element: any leading dimension
+//   DIRECT      C is written from registers, element by element: any layout
+//   BY_ROWS     rows of C begin anywhere (16 bits): they go through shared memory, but not by TMA, which writes nothing that
+//               begins inside 16 bytes
 //   GATED       B is two matrices of as many columns, one below the other: out = activation(first) * second
 //   ALPHA, ACT                     of the epilogue, and how its parts lie: SCALE, BIAS, TIMES, RESIDUAL (epilogue.cuh)
 //   KEEP        what goes into the activation is written too, of GATED both halves
@@ -55,6 +57,8 @@ static_assert(!OUT_ADD || (OUT_F32 && !KEEP), "only f32 is added to, and nothing
 static_assert(!GATED || !PARTS, "a gate has no other parts");
 static_assert(SPLIT == 1 || !PAIRS, "split sums come one by one");
 static_assert(!OUT_F32 || !SWAP || DIRECT, "f32 is not turned on its way out");
+static_assert(!BY_ROWS || (!OUT_F32 && !DIRECT && SPLIT == 1), "rows of 16 bits, of sums that lie with one block");
+static_assert(!BY_ROWS || !KEEP, "what is kept begins on 16 bytes");
 extern "C" __constant__ const u32 smem_bytes = SMEM_BYTES;
 
 struct Params {
@@ -187,7 +191,7 @@ struct Outbox {
     u32 buffers; u32 count; int barrier; bool first;
     __device__ __forceinline__ void together() { if (ALONE) __syncwarp(); else named_sync(barrier, 128); }
     __device__ __forceinline__ u32 take() {                       // a buffer that has been read
-        if (first) tma_read_wait<1>();
+        if (!BY_ROWS && first) tma_read_wait<1>();
         together();
         return buffers + (count++ & 1) * BOX_BYTES;
     }
@@ -200,10 +204,49 @@ struct Outbox {
         }
     }
 };
+#if BY_ROWS
+using Target = Matrix;
+__device__ __forceinline__ const Matrix& further(const Matrix& to, int) { return to; }
+// Rows of a box of WIDTH columns, wherever they begin. A lane has two neighbours; where a row begins in the middle of a
+// word it writes its second and the next lane's first, and the ends are written alone.
+template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const Ends& p, const Matrix& to, u32 buffer, int c, int r, int z, int warp, int lane) {
+    constexpr int LANES = WIDTH / 2, STEP = 32 / LANES * (ALONE ? 1 : 4), TURNS = ROWS / STEP;
+    const int l = lane % LANES, first = (ALONE ? 0 : warp % 4 * (32 / LANES)) + lane / LANES;
+    const int columns = (SWAP ? p.m : p.n) - c, rows = (SWAP ? p.n : p.m) - r;
+    u32 two[TURNS];
+#pragma unroll
+    for (int t = 0; t < TURNS; ++t) {
+        const int row = first + t * STEP;
+        const u32 turn = row * (WIDTH * 2) >> 7 & (WIDTH / 8 - 1);
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(two[t]) : "r"(buffer + row * (WIDTH * 2) + ((l / 4) ^ turn) * 16 + l % 4 * 4));
+    }
+    Out* at = SWAP ? to.at(c + 2 * l, r + first, z) : to.at(r + first, c + 2 * l, z);
+    const i64 step = STEP * (SWAP ? to.col : to.row);
+    const bool whole = columns >= WIDTH;
+#pragma unroll
+    for (int t = 0; t < TURNS; ++t, at += step) {
+        const u32 next = __shfl_down_sync(~0u, two[t], 1, LANES);
+        if (first + t * STEP >= rows) continue;
+        const bool odd = (u64)at & 2;
+        if (whole) {
+            if (!odd) *(u32*)at = two[t];
+            else if (l < LANES - 1) *(u32*)(at + 1) = __funnelshift_r(two[t], next, 16);
+            if (odd && l == 0) at[0] = (Out)two[t];
+            if (odd && l == LANES - 1) at[1] = (Out)(two[t] >> 16);
+        } else {
+            if (2 * l < columns) at[0] = (Out)two[t];
+            if (2 * l + 1 < columns) at[1] = (Out)(two[t] >> 16);
+        }
+    }
+}
+#else
+using Target = const TensorMap*;
+__device__ __forceinline__ const TensorMap* further(const TensorMap* maps, int by) { return maps + by; }
+#endif
 #if !DIRECT && SPLIT == 1
 // WIDTH columns of a warp's 16 rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
 // swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
-template <int WIDTH> __device__ __forceinline__ void store_box(Outbox& box, const TensorMap* map, const float* d, int c, int r, int z, int warp, int lane) {
+template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, int z, int warp, int lane) {
     const u32 buffer = box.take();
 #if OUT_F32
 #pragma unroll
@@ -218,24 +261,32 @@ template <int WIDTH> __device__ __forceinline__ void store_box(Outbox& box, cons
 #elif SWAP
     const u32 token = lane / 16 * 8 + lane % 8, unit = 2 * (warp % 4) + lane / 8 % 2;
 #pragma unroll
-    for (int j = 0; j + 1 < WIDTH / 8; j += 2)
-        stmatrix4_turned(buffer + (8 * j + token) * 128 + (unit ^ (token & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]),
+    for (int j = 0; j + 1 < WIDTH / 8; j += 2) {
+        const u32 at = 8 * j + token;
+        stmatrix4_turned(buffer + at * 128 + (unit ^ (at & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]),
                          pack(d[4 * j + 4], d[4 * j + 5]), pack(d[4 * j + 6], d[4 * j + 7]));
+    }
     if (WIDTH / 8 % 2) {
         constexpr int j = WIDTH / 8 - 1;
-        stmatrix2_turned(buffer + (8 * j + lane % 8) * 128 + (unit ^ (lane & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]));
+        const u32 at = 8 * j + lane % 8;
+        stmatrix2_turned(buffer + at * 128 + (unit ^ (at & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]));
     }
 #else
-    const u32 row = lane % 16;                                    // stmatrix: a lane has the address of row lane % 16
-    const u32 turn = WIDTH == 64 ? row & 7 : WIDTH == 32 ? row / 2 & 3 : row / 4 & 1;
+    const u32 start = lane % 16 * (WIDTH * 2);                    // stmatrix: a lane has the address of row lane % 16
+    const u32 turn = start >> 7 & (WIDTH / 8 - 1);
 #pragma unroll
     for (int q = 0; q < WIDTH / 16; ++q)
-        stmatrix4(buffer + row * (WIDTH * 2) + ((q * 2 + lane / 16) ^ turn) * 16, pack(d[8 * q], d[8 * q + 1]), pack(d[8 * q + 2], d[8 * q + 3]),
+        stmatrix4(buffer + start + ((q * 2 + lane / 16) ^ turn) * 16, pack(d[8 * q], d[8 * q + 1]), pack(d[8 * q + 2], d[8 * q + 3]),
                   pack(d[8 * q + 4], d[8 * q + 5]), pack(d[8 * q + 6], d[8 * q + 7]));
 #endif
-    box.send(map, buffer, c, r, z);
+#if BY_ROWS
+    box.together();
+    write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, to, buffer, c, r, z, warp, lane);
+#else
+    box.send(to, buffer, c, r, z);
+#endif
 }
-template <int FROM> __device__ __forceinline__ void store(Outbox& box, const TensorMap* maps, const Sums& d, int m0, int n0, int z, int warp, int lane) {
+template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int z, int warp, int lane) {
     constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
 #pragma unroll
     for (int i = 0; i < MSUB; ++i) {
@@ -243,13 +294,13 @@ template <int FROM> __device__ __forceinline__ void store(Outbox& box, const Ten
         const float* from = d[i] + FROM / 2;
 #if SWAP
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, maps, from + c / 2, r, n0 + c, z, warp, lane);
-        if (REST) store_box<REST ? REST : 8>(box, maps + 1, from + x / 2, r, n0 + x, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, z, warp, lane);
+        if (REST) store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, z, warp, lane);
 #else
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(box, maps, from + c / 2, n0 + c, r, z, warp, lane);
-        if (REST & WIDE / 2) store_box<WIDE / 2>(box, maps + 1, from + x / 2, n0 + x, r, z, warp, lane);
-        if (!OUT_F32 && (REST & 16)) store_box<16>(box, maps + 2, from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, z, warp, lane);
+        if (REST & WIDE / 2) store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, z, warp, lane);
+        if (!OUT_F32 && (REST & 16)) store_box<16>(p, box, further(to, 2), from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
 #endif
     }
 }
@@ -263,8 +314,8 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
     store_direct<0>(p.ends, p.ends.keep, d, m0 + row, n0, z, lane);
     if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, m0 + row, n0, z, lane);
 #else
-    store<0>(box, p.kept[0], d, m0, n0, z, warp, lane);
-    if (GATED) store<GATED ? OUT_BN : 0>(box, p.kept[1], d, m0, n0, z, warp, lane);
+    store<0>(p.ends, box, p.kept[0], d, m0, n0, z, warp, lane);
+    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, z, warp, lane);
 #endif
     finish<false, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
 #else
@@ -272,8 +323,10 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
 #endif
 #if DIRECT
     store_direct<0>(p.ends, p.ends.out, d, m0 + row, n0, z, lane);
+#elif BY_ROWS
+    store<0>(p.ends, box, p.ends.out, d, m0, n0, z, warp, lane);
 #else
-    store<0>(box, p.c, d, m0, n0, z, warp, lane);
+    store<0>(p.ends, box, p.c, d, m0, n0, z, warp, lane);
 #endif
 }
 #endif

@@ -22,8 +22,19 @@ pub struct Output {
     pub dtype: DType,
     /// Added to what is there (f32).
     pub add: bool,
+    #[allow(missing_docs)]
+    pub way: OutWay,
+}
+
+/// The way of the result out of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutWay {
+    /// By TMA: rows are contiguous and begin on multiples of 16 bytes.
+    Boxes,
+    /// Row by row: rows are contiguous, and begin anywhere.
+    Rows,
     /// Element by element, wherever they lie.
-    pub direct: bool,
+    Elements,
 }
 
 /// Whether the weights are two matrices, of which the first is activated and multiplied with the second.
@@ -91,7 +102,7 @@ impl Config {
             turned,
             layouts: Layouts { a_mn: false, b_mn: false },
             dtype: DType::Bf16,
-            output: Output { dtype: DType::Bf16, add: false, direct: false },
+            output: Output { dtype: DType::Bf16, add: false, way: OutWay::Boxes },
             gate: Gate::None,
             activation: Activation::None,
             parts: [PartWay::None; 4],
@@ -118,7 +129,7 @@ impl Config {
         let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
         let epilogue = match () {
             () if each || parts.count() > 2 => 112,
-            () if self.kept || self.output.direct || self.activation == Activation::GeluErf => 176,
+            () if self.kept || self.output.way == OutWay::Elements || self.activation == Activation::GeluErf => 176,
             () => u32::MAX,
         };
         self.schedule.most_sums().min(epilogue)
@@ -142,8 +153,12 @@ impl Config {
             (matches!(self.output.dtype, DType::Bf16 | DType::F16 | DType::F32), "the result is bf16, f16 or f32"),
             (!self.output.add || self.output.dtype == DType::F32, "only f32 is added to"),
             (
-                self.output.dtype != DType::F32 || !self.turned || self.output.direct,
+                self.output.dtype != DType::F32 || !self.turned || self.output.way == OutWay::Elements,
                 "f32 is not turned on its way out, but element by element",
+            ),
+            (
+                self.output.way != OutWay::Rows || (self.output.dtype != DType::F32 && self.split() == 1 && !self.kept),
+                "rows that begin anywhere are of 16 bits, of sums that lie with one block, and nothing is kept",
             ),
             (self.cluster == 1 || self.split() == 1, "a cluster shares either b or K"),
             (self.cluster == 1 || n % 16 == 0, "a shared tile of b has halves of whole atoms"),
@@ -167,7 +182,7 @@ impl Config {
 
     /// Of shared memory, beside the ring.
     fn taken_bytes(&self) -> u32 {
-        let out = if self.output.direct { 0 } else { self.tile.out_bytes(self.turned, self.schedule) };
+        let out = if self.output.way == OutWay::Elements { 0 } else { self.tile.out_bytes(self.turned, self.schedule) };
         out + self.staged_bytes()
     }
 
@@ -210,7 +225,8 @@ impl Config {
             ("OUT_F32", flag(self.output.dtype == DType::F32)),
             ("OUT_F16", flag(self.output.dtype == DType::F16)),
             ("OUT_ADD", flag(self.output.add)),
-            ("DIRECT", flag(self.output.direct)),
+            ("DIRECT", flag(self.output.way == OutWay::Elements)),
+            ("BY_ROWS", flag(self.output.way == OutWay::Rows)),
             ("GATED", flag(self.gate == Gate::First)),
             ("ACT", activation_number(self.activation)),
             ("SCALE", self.parts[0] as u32),

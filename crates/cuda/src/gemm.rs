@@ -1,6 +1,6 @@
 //! A product on a device: kernel, grid, and what each run is told.
 
-use crate::config::{Config, Gate, THREADS};
+use crate::config::{Config, Gate, OutWay, THREADS};
 use crate::driver::{Device, Kernel, Memory, Stream};
 use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
@@ -100,7 +100,8 @@ impl Shares {
             Schedule::Persistent => (tiles.min(at_once), 0),
             Schedule::StreamK => {
                 let rest = tiles % at_once;
-                let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
+                // Of no K no part can be left.
+                let shared = if rest == 0 || blocks == 0 { 0 } else { (rest + at_once).min(tiles) };
                 let worth = (shared * blocks) as i64 / LEAST_BLOCKS;
                 (if tiles >= at_once { at_once } else { at_once.min(worth.max(tiles as i64) as u64) }, shared)
             }
@@ -178,21 +179,13 @@ impl Gemm {
         let half_b = tile.n / config.cluster.max(halves);
         let a_map = operand(config.dtype, a, (rows_a, k, batch), config.layouts.a_mn, tile.m)?;
         let b_map = operand(config.dtype, b, (rows_b * u64::from(halves), k, batch), config.layouts.b_mn, half_b)?;
-        let none = [CUtensorMap { opaque: [0; 16] }; 3];
-        let out_bytes = config.output.dtype.bytes();
-        let boxes = |matrix: Matrix| {
-            let mut maps = none;
-            for (map, size) in maps.iter_mut().zip(out_boxes(config)) {
-                *map = result(config.output.dtype, matrix, (m, n, batch), size)?;
-            }
-            Ok::<_, CudaError>(maps)
-        };
-        let (mut c, mut kept) = (none, [none; 2]);
-        if !config.output.direct && config.split() == 1 {
-            c = boxes(operands.out)?;
+        let (mut c, mut kept) = ([NO_MAP; 3], [[NO_MAP; 3]; 2]);
+        if config.output.way == OutWay::Boxes && config.split() == 1 {
+            c = boxes(config, operands.out, (m, n, batch))?;
             if let Some(matrix) = operands.kept {
-                let second = Matrix { address: matrix.address + n * out_bytes, ..matrix };
-                kept = [boxes(matrix)?, if halves == 2 { boxes(second)? } else { none }];
+                let second = Matrix { address: matrix.address + n * config.output.dtype.bytes(), ..matrix };
+                let half = |matrix: Matrix| boxes(config, matrix, (m, n, batch));
+                kept = [half(matrix)?, if halves == 2 { half(second)? } else { [NO_MAP; 3] }];
             }
         }
         if config.kept != operands.kept.is_some() {
@@ -224,6 +217,20 @@ impl Gemm {
             z_b: z(b),
         })
     }
+}
+
+const NO_MAP: CUtensorMap = CUtensorMap { opaque: [0; 16] };
+
+/// Rows, columns, batch.
+type Extents = (u64, u64, u64);
+
+/// The result as boxes that leave a block, of each size.
+fn boxes(config: &Config, matrix: Matrix, extents: Extents) -> Result<[CUtensorMap; 3], CudaError> {
+    let mut maps = [NO_MAP; 3];
+    for (map, size) in maps.iter_mut().zip(out_boxes(config)) {
+        *map = result(config.output.dtype, matrix, extents, size)?;
+    }
+    Ok(maps)
 }
 
 /// Boxes (columns, rows) of the result that leave a block: of 64, 32 and 16 columns by the 16 rows of a warp; of 32 and 16
@@ -274,7 +281,7 @@ fn operand(
         cols: cols.max(1),
         rows: rows.max(1),
         batch,
-        row: stride as u64,
+        row: if k == 0 { BLOCK_K } else { stride as u64 },
         next: matrix.batch as u64,
         box_cols: BLOCK_K as u32,
         box_rows,

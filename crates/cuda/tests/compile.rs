@@ -4,8 +4,8 @@
 
 use gemwright_core::{Activation, DType, KernelTile, Schedule};
 use gemwright_cuda::{
-    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, Output, PartWay, compile_bias_grad,
-    compiler_version,
+    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay, compile_bias_grad,
+    compile_pad, compiler_version,
 };
 
 /// Everything that goes together.
@@ -29,12 +29,13 @@ fn configs() -> Vec<Config> {
     {
         let plain = Config::new(KernelTile::named(tile).expect("a tile of the table"), Schedule::Persistent, turned);
         for output in [
-            (DType::F16, false, false),
-            (DType::F32, false, false),
-            (DType::F32, true, false),
-            (DType::Bf16, false, true),
+            (DType::F16, false, OutWay::Boxes),
+            (DType::F32, false, OutWay::Boxes),
+            (DType::F32, true, OutWay::Boxes),
+            (DType::Bf16, false, OutWay::Elements),
+            (DType::F16, false, OutWay::Rows),
         ] {
-            let output = Output { dtype: output.0, add: output.1, direct: output.2 };
+            let output = Output { dtype: output.0, add: output.1, way: output.2 };
             let dtype = if output.dtype == DType::F16 { DType::F16 } else { DType::Bf16 };
             all.push(Config { output, dtype, ..plain });
         }
@@ -132,6 +133,12 @@ fn the_gradient_of_a_bias_compiles() {
     for dtypes in [(DType::Bf16, DType::Bf16), (DType::F16, DType::F32), (DType::F32, DType::F32)] {
         assert_eq!(complaints(compile_bias_grad(dtypes, dtypes.1 == DType::F32, "sm_80", true)), Vec::<String>::new());
     }
+}
+
+#[test]
+fn copies_compile() {
+    let Some(()) = compiler() else { return };
+    assert_eq!(complaints(compile_pad("sm_90", true)), Vec::<String>::new());
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub enum Strides {
     Any,
     /// As the C BLAS: rows or columns are neighbours, and steps go forward over whole rows or columns.
     Blas,
-    /// As that, and rows (or columns) and matrices of what is read are multiples of 16 bytes apart.
-    Tma,
+    /// What is read as the C BLAS has it, matrices of a batch one after the other; what is written anywhere.
+    ReadAsBlas,
 }
 
 /// When two runs of a plan give the same bits.
@@ -123,12 +123,7 @@ impl Contract {
             let taken = match self.strides {
                 Strides::Any => true,
                 Strides::Blas => order.is_some(),
-                Strides::Tma if operand == "out" => true,
-                Strides::Tma => order.is_some_and(|(turned, ld)| {
-                    let per = 16 / problem.dtype.bytes() as i64;
-                    let lines = if turned { cols } else { rows };
-                    (lines <= 1 || ld % per == 0) && (p.batch <= 1 || (layout.batch >= 0 && layout.batch % per == 0))
-                }),
+                Strides::ReadAsBlas => operand == "out" || (order.is_some() && (p.batch <= 1 || layout.batch >= 0)),
             };
             if !taken {
                 return Err(Refusal::Strides { operand });

@@ -110,6 +110,7 @@ pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem
                 out: layout(m, n, out),
                 alpha: random.pick(&[1.0, 1.0, -0.5, 0.0]),
                 beta: random.pick(&[0.0, 0.0, 1.0, 0.75]),
+                bases: [16; 3],
                 prepacked: random.below(4) == 0,
                 epilogue: Epilogue::default(),
             };

@@ -56,6 +56,9 @@ pub struct Problem {
     pub alpha: f64,
     #[allow(missing_docs)]
     pub beta: f64,
+    /// Bytes that the first elements of a, b and out lie on multiples of: 16 where they are whole tensors, less for views
+    /// that begin inside one. Only kernels of a GPU ask.
+    pub bases: [u64; 3],
     /// b is a weight that may be laid out anew once and used many times.
     pub prepacked: bool,
     /// What becomes of the sums before they are written.
@@ -74,6 +77,7 @@ impl Problem {
             out: Layout::row_major(m, n),
             alpha: 1.0,
             beta: 0.0,
+            bases: [16; 3],
             prepacked: false,
             epilogue: Epilogue::default(),
         }
@@ -137,6 +141,7 @@ impl Problem {
             out: layout(out),
             alpha: *alpha,
             beta: 0.0,
+            bases: [16; 3],
             prepacked: false,
             epilogue: Epilogue::default(),
         })

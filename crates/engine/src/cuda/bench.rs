@@ -127,6 +127,7 @@ struct Entry {
     graph: Graph,
     products: usize,
     _plan: Box<dyn Plan>,
+    _workspace: Memory,
 }
 
 /// Measures a problem with every candidate that takes it, by each method in turn: as many results as methods.
@@ -152,12 +153,13 @@ pub fn measure(
                     continue;
                 }
             };
+            let workspace = Memory::new(queue.stream.device(), plan.workspace(queue).max(1))?;
+            let region = operand(&workspace, 0).region;
             let run = |count: usize| {
                 for i in 0..count {
                     let operands = sets[i % sets.len()].operands(problem);
-                    // SAFETY: the sets have room for every element and live longer than the stream's work.
-                    unsafe { plan.run(queue, &operands, Region::NONE) }
-                        .map_err(|why| CudaError::Refused(why.to_string()))?;
+                    // SAFETY: sets and workspace have room for every element and live longer than the stream's work.
+                    unsafe { plan.run(queue, &operands, region) }.map_err(|why| CudaError::Refused(why.to_string()))?;
                 }
                 Ok::<(), CudaError>(())
             };
@@ -180,7 +182,7 @@ pub fn measure(
             let products = products.next_multiple_of(sets.len());
             let graph = queue.stream.capture(|| run(products))?;
             let times = Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() };
-            entries.push(Entry { times, graph, products, _plan: plan });
+            entries.push(Entry { times, graph, products, _plan: plan, _workspace: workspace });
         }
         // The first round is not counted.
         for round in 0..=method.rounds {

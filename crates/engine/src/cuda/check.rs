@@ -4,7 +4,7 @@
 use super::bench::operand;
 use super::kernel::Kernel;
 use super::queue::CudaQueue;
-use crate::candidate::{Operands, Region};
+use crate::candidate::Operands;
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Layout, Problem};
 use gemwright_core::{Activation, DType, KernelChoice, Product};
@@ -52,9 +52,12 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
         tools.fill(&queue.stream, &memory, dtype, seed, 1.0)?;
         Ok::<Memory, CudaError>(memory)
     };
-    let a = filled(count(&problem.a, p.m, p.k), problem.dtype, 1)?;
-    let b = filled(count(&problem.b, p.k, problem.weight_cols()), problem.dtype, 2)?;
-    let span = count(&problem.out, p.m, p.n);
+    // A view begins inside of its memory.
+    let skipped = |i: usize, bytes: usize| if problem.bases[i] < 16 { problem.bases[i] as usize / bytes } else { 0 };
+    let [skip_a, skip_b, skip] = [skipped(0, bytes), skipped(1, bytes), skipped(2, out_bytes)];
+    let a = filled(skip_a + count(&problem.a, p.m, p.k), problem.dtype, 1)?;
+    let b = filled(skip_b + count(&problem.b, p.k, problem.weight_cols()), problem.dtype, 2)?;
+    let span = skip + count(&problem.out, p.m, p.n);
     let before = filled(span, problem.out_dtype, 3)?;
     let out = Memory::new(device, span * out_bytes + GUARD)?;
     // What is kept is watched as the result is.
@@ -70,11 +73,12 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
         }
     }
     let at = |memory: &Memory| operand(memory, 0);
-    let mut operands = Operands::new(at(&a), at(&b), at(&out));
+    let mut operands = Operands::new(operand(&a, skip_a), operand(&b, skip_b), operand(&out, skip));
     for (operand, memory) in operands.parts.iter_mut().zip(&parts) {
         *operand = memory.as_ref().map(at);
     }
     operands.kept = kept.as_ref().map(at);
+    let workspace = Memory::new(device, plan.workspace(queue).max(1))?;
     let adds = problem.beta != 0.0;
     let mut sums = Vec::new();
     for _ in 0..3 {
@@ -87,7 +91,7 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
             out.write(0, &host, &queue.stream)?;
         }
         // SAFETY: every operand has as many elements as its layout reaches, and lives until the stream is waited for.
-        if let Err(why) = unsafe { plan.run(queue, &operands, Region::NONE) } {
+        if let Err(why) = unsafe { plan.run(queue, &operands, at(&workspace).region) } {
             return Ok(Verdict::Wrong(why.to_string()));
         }
         queue.stream.synchronize()?;
@@ -110,12 +114,13 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
     if sums.iter().any(|bits| *bits != sums[0]) {
         return Ok(Verdict::Wrong("three runs, not the same bits".into()));
     }
-    let matrix = |memory: &Memory, layout: &Layout| Matrix {
-        address: memory.address(),
+    let view = |memory: &Memory, layout: &Layout, skipped: usize| Matrix {
+        address: memory.address() + skipped as u64,
         row: layout.row,
         col: layout.col,
         batch: layout.batch,
     };
+    let matrix = |memory: &Memory, layout: &Layout| view(memory, layout, 0);
     let mut expected_parts = [None; 4];
     for ((part, memory), layout) in expected_parts.iter_mut().zip(&parts).zip(&problem.epilogue.parts) {
         *part = memory.as_ref().zip(layout.as_ref()).map(|(memory, layout)| matrix(memory, layout));
@@ -123,9 +128,9 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
     let expected = Expected {
         product: p,
         operands: gemwright_cuda::Operands {
-            a: matrix(&a, &problem.a),
-            b: matrix(&b, &problem.b),
-            out: matrix(&out, &problem.out),
+            a: view(&a, &problem.a, skip_a * bytes),
+            b: view(&b, &problem.b, skip_b * bytes),
+            out: view(&out, &problem.out, skip * out_bytes),
             parts: expected_parts,
             kept: None,
             alpha: problem.alpha as f32,
@@ -134,7 +139,7 @@ pub fn check(case: &Case, device: &Arc<Device>, queue: &CudaQueue, tools: &Tools
         out_dtype: problem.out_dtype,
         activation: problem.epilogue.activation,
         gated: problem.epilogue.gated,
-        before: adds.then(|| matrix(&before, &problem.out)),
+        before: adds.then(|| view(&before, &problem.out, skip * out_bytes)),
     };
     // SAFETY: every operand has as many elements as its layout reaches.
     let mut worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
@@ -187,14 +192,29 @@ pub fn cases() -> Vec<Case> {
     let mma = MmaTile::ALL.into_iter().map(Kernel::Mma);
     for kernel in some.into_iter().filter_map(Kernel::named).chain([Kernel::Picked]).chain(mma) {
         let mut push = |problem: Problem| all.push(Case { kernel, problem });
-        if let Kernel::Mma(tile) = kernel {
-            // Every leading dimension, whichever way the operands lie.
-            let (m, n) = (u64::from(tile.m) + 3, u64::from(tile.n) + 5);
-            for k in 96..104 {
-                push(Problem::linear(m, n, k, DType::Bf16));
-                push(Problem::new(m, n, k, DType::F16));
-                push(Problem::grad_weight(m, n, k, DType::Bf16));
-            }
+        // Every leading dimension, whichever way the operands lie, and views that begin anywhere.
+        let (m, n) = match kernel {
+            Kernel::Mma(tile) => (u64::from(tile.m) + 3, u64::from(tile.n) + 5),
+            _ => (259, 389),
+        };
+        for k in 96..104 {
+            push(Problem::linear(m, n, k, DType::Bf16));
+            push(Problem::linear(m, n + k - 95, 2 * k, DType::F16));
+            push(Problem::new(m, n, k, DType::F16));
+            push(Problem::grad_weight(m, n, k, DType::Bf16));
+            push(Problem::grad_weight(m + k - 95, n, 520, DType::Bf16));
+        }
+        for bases in [[2, 16, 16], [16, 4, 16], [16, 16, 2], [8, 2, 4]] {
+            let plain = Problem { bases, ..Problem::linear(136, 264, 520, DType::Bf16) };
+            push(plain);
+            push(Problem { bases, ..Problem::grad_weight(136, 264, 523, DType::Bf16) });
+            push(Problem { bases, out_dtype: DType::F32, ..Problem::new(136, 264, 72, DType::F16) });
+            push(Problem { product: Product { batch: 3, ..plain.product }, ..plain });
+            push(Problem { bases, ..Problem::gated(136, 264, 520, DType::Bf16, Activation::Silu) });
+        }
+        for (batch, k) in [(3, 77), (2, 130)] {
+            let one = Problem::linear(70, 90, k, DType::Bf16);
+            push(Problem { product: Product { batch, ..one.product }, ..one });
         }
         for (m, n, k) in
             [(264, 520, 328), (8, 1000, 4096), (1024, 1536, 512), (1, 8, 8), (7, 24, 0), (512, 264, 20_000)]

@@ -1,5 +1,6 @@
 //! Which of our kernels a problem gets: the one whose predicted time is least.
 
+use super::copies::Copies;
 use super::own::{config, rows_out};
 use crate::epilogue::Epilogue;
 use crate::problem::Problem;
@@ -17,7 +18,7 @@ pub fn feeds(problem: &Problem) -> [Feed; 2] {
 
 /// Kernels for a problem with their predicted seconds, fastest first.
 pub fn choices(problem: &Problem, device: &Properties) -> Vec<(KernelChoice, f64)> {
-    let problem = &rows_out(problem);
+    let problem = &Copies::of(&rows_out(problem)).problem;
     let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
     let chip = KernelChip::hopper(u64::from(device.multiprocessors));
     let feeds = feeds(problem);

@@ -218,12 +218,23 @@ impl LtPlan {
         // SAFETY: descriptors were made; a number is read; as many results are written as were asked for.
         let asked = unsafe {
             ask("cublasLtMatmulPreferenceCreate", sys::cublasLtMatmulPreferenceCreate(&mut preference))?;
-            let set = sys::cublasLtMatmulPreferenceSetAttribute(
+            let mut set = sys::cublasLtMatmulPreferenceSetAttribute(
                 preference,
                 attribute,
                 (&raw const bytes).cast(),
                 size_of::<usize>(),
             );
+            // It takes tensors to be whole unless it is told.
+            for (attribute, base) in alignments(&self.problem) {
+                if set == Status::CUBLAS_STATUS_SUCCESS {
+                    set = sys::cublasLtMatmulPreferenceSetAttribute(
+                        preference,
+                        attribute,
+                        (&raw const base).cast(),
+                        size_of::<u32>(),
+                    );
+                }
+            }
             let asked = sys::cublasLtMatmulAlgoGetHeuristic(
                 self.handle.0,
                 self.operation,
@@ -285,6 +296,21 @@ impl Drop for LtPlan {
             }
         }
     }
+}
+
+/// What operands that begin inside a tensor lie on. Which of a and b is its A depends on the result's layout, so both are
+/// told the less.
+fn alignments(problem: &Problem) -> Vec<(sys::cublasLtMatmulPreferenceAttributes_t, u32)> {
+    use sys::cublasLtMatmulPreferenceAttributes_t as Of;
+    let [a, b, out] = problem.bases;
+    let read = a.min(b);
+    let all = [
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, read),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, read),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out),
+    ];
+    all.into_iter().filter(|(_, base)| *base < 16).map(|(attribute, base)| (attribute, base as u32)).collect()
 }
 
 impl Plan for LtPlan {

@@ -4,6 +4,7 @@ pub mod bench;
 mod check;
 mod choose;
 pub mod contest;
+mod copies;
 mod cublaslt;
 mod kernel;
 mod own;

@@ -1,13 +1,14 @@
 //! Our kernels as a candidate: problems turned into what kernels take.
 
 use super::choose::choose;
+use super::copies::Copies;
 use super::queue::{CudaQueue, matrix};
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
 use crate::epilogue::Part;
 use crate::problem::{Layout, Problem};
 use gemwright_core::{DType, KernelChoice, Product, Schedule};
-use gemwright_cuda::{Config, Device, Gate, Gemm, Layouts, Output, PartWay};
+use gemwright_cuda::{Config, CudaError, Device, Gate, Gemm, Layouts, OutWay, Output, Pad, PartWay};
 use std::sync::Arc;
 
 pub(super) const CONTRACT: Contract = Contract {
@@ -17,7 +18,7 @@ pub(super) const CONTRACT: Contract = Contract {
         (DType::F16, DType::F16),
         (DType::F16, DType::F32),
     ],
-    strides: Strides::Tma,
+    strides: Strides::ReadAsBlas,
     largest: 1 << 30,
     batches: true,
     prepacks: &[],
@@ -46,7 +47,7 @@ impl OwnCuda {
     /// What is compiled for a problem.
     pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
         CONTRACT.admits(problem)?;
-        let problem = rows_out(problem);
+        let problem = Copies::of(&rows_out(problem)).problem;
         let choice = match self.forced {
             Some(choice) => choice,
             None => choose(&problem, &self.device.properties).ok_or_else(|| Refusal::Library("no tile fits".into()))?,
@@ -77,8 +78,11 @@ impl Candidate for OwnCuda {
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         let config = self.config(problem)?;
         let rows = rows_out(problem);
-        let gemm = Gemm::new(&self.device, config, rows.product).map_err(|why| Refusal::Library(why.to_string()))?;
-        Ok(Box::new(OwnPlan { problem: *problem, rows, gemm }))
+        let failed = |why: CudaError| Refusal::Library(why.to_string());
+        let gemm = Gemm::new(&self.device, config, rows.product).map_err(failed)?;
+        let copies = Copies::of(&rows);
+        let pad = if copies.bytes() > 0 { Some(Pad::new(&self.device).map_err(failed)?) } else { None };
+        Ok(Box::new(OwnPlan { problem: *problem, rows, copies, pad, gemm }))
     }
 }
 
@@ -86,6 +90,8 @@ struct OwnPlan {
     problem: Problem,
     /// With the result row by row.
     rows: Problem,
+    copies: Copies,
+    pad: Option<Pad>,
     gemm: Gemm,
 }
 
@@ -95,15 +101,24 @@ impl Plan for OwnPlan {
     }
 
     fn workspace(&self, _: &dyn Queue) -> usize {
-        0
+        self.copies.bytes()
     }
 
-    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, workspace: Region) -> Result<(), RunError> {
         let queue = CudaQueue::of(queue)?;
-        let told = told(&self.problem, &self.rows, operands);
+        let failed = |why: CudaError| RunError::Library(why.to_string());
+        let mut told = told(&self.problem, &self.rows, operands);
+        if let Some(pad) = &self.pad {
+            let needed = self.copies.bytes();
+            if workspace.bytes < needed {
+                return Err(RunError::Workspace { given: workspace.bytes, needed });
+            }
+            let copies = self.copies.placed(&mut told, workspace.address.addr() as u64);
+            // SAFETY: operands and workspace are the caller's promise; the copies lie inside the workspace.
+            unsafe { pad.launch(&queue.stream, &copies) }.map_err(failed)?;
+        }
         // SAFETY: the caller's promises are those of the kernel; the scratch is the queue's, whose stream is one.
-        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch) }
-            .map_err(|why| RunError::Library(why.to_string()))
+        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch) }.map_err(failed)
     }
 }
 
@@ -123,6 +138,7 @@ pub(super) fn rows_out(problem: &Problem) -> Problem {
         a: turned(problem.b),
         b: turned(problem.a),
         out: turned(problem.out),
+        bases: [problem.bases[1], problem.bases[0], problem.bases[2]],
         epilogue,
         ..*problem
     }
@@ -195,13 +211,21 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
     let kept = problem.epilogue.kept;
     // The second half of what is kept of a gated one begins at a column of its own.
     let kept_aligned = kept.is_none_or(|kept| aligned(kept, per) && (!problem.epilogue.gated || p.n as i64 % per == 0));
-    let direct = !aligned(problem.out, per) || !kept_aligned || (choice.turned && problem.out_dtype == DType::F32);
-    let whole = !choice.turned && !matches!(choice.schedule, Schedule::SplitK(_));
+    let split = matches!(choice.schedule, Schedule::SplitK(_));
+    let contiguous = |layout: Layout| layout.col == 1 || p.n <= 1;
+    let rows = problem.out_dtype != DType::F32 && !split && contiguous(problem.out) && kept.is_none();
+    let way = match () {
+        () if choice.turned && problem.out_dtype == DType::F32 => OutWay::Elements,
+        () if aligned(problem.out, per) && problem.bases[2] >= 16 && kept_aligned => OutWay::Boxes,
+        () if rows => OutWay::Rows,
+        () => OutWay::Elements,
+    };
+    let whole = !choice.turned && !split;
     Ok(Config {
         cluster: choice.cluster,
         layouts: Layouts { a_mn, b_mn },
         dtype: problem.dtype,
-        output: Output { dtype: problem.out_dtype, add: adds && problem.out_dtype == DType::F32, direct },
+        output: Output { dtype: problem.out_dtype, add: adds && problem.out_dtype == DType::F32, way },
         gate: if problem.epilogue.gated { Gate::First } else { Gate::None },
         activation: problem.epilogue.activation,
         parts: part_ways(problem, choice.turned, whole),

@@ -39,7 +39,10 @@ impl OwnMma {
         let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
         Ok(MmaConfig {
             layouts: Layouts { a_mn, b_mn },
-            grains: [grain(&problem.a, a_mn, (p.m, p.k), p.batch), grain(&problem.b, !b_mn, (p.k, p.n), p.batch)],
+            grains: [
+                grain(&problem.a, a_mn, (p.m, p.k), p.batch).min(problem.bases[0] as u32),
+                grain(&problem.b, !b_mn, (p.k, p.n), p.batch).min(problem.bases[1] as u32),
+            ],
             dtype: problem.dtype,
             out_dtype: problem.out_dtype,
             add: adds && !adds_by_residual(problem),
