@@ -129,7 +129,8 @@
     text(column, row) {
       const value = this.value(column, row);
       if (column.shown && column.shown[row] !== null) return data.strings[column.shown[row]];
-      return value === null ? "" : typeof value === "number" ? round(value, column.digits) : value;
+      // Characters that are not seen, or turn what follows, show themselves.
+      return value === null ? "" : typeof value === "number" ? round(value, column.digits) : value.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
     },
     open(name) {
       this.table = data.tables.find(table => table.name === name) || data.tables[0];

@@ -238,9 +238,10 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
     let chips = chips_of(&args.on, trace, |text| args.output.warn(&[text]))?;
     let mut tables = tables_of(&analysis, chips.first());
     let modules = ("by_module".to_string(), by_module(&analysis));
+    let has_modules = trace.events.iter().any(|e| e.category == Category::Module);
     if args.by == Some(By::Module) {
         tables.push(modules.clone());
-        if !trace.events.iter().any(|e| e.category == Category::Module) {
+        if !has_modules {
             let cure = "the trace has no modules: record it with with_stack=True or with_modules=True";
             args.output.warn(&[cure.to_string()]);
         }
@@ -250,7 +251,7 @@ fn one(args: &Args, file: &Path, folder: &Path, trace: &Trace) -> Result<Answer,
         let products = observed::workload(file, &analysis);
         let mut shown = tables.clone();
         // The page shows the time by module wherever the trace knows it.
-        if args.by.is_none() && !modules.1.rows.is_empty() {
+        if args.by.is_none() && has_modules {
             shown.push(modules);
         }
         let page = trace_page(&title, &analysis, &products, &shown, &chips)?;

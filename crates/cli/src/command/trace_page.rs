@@ -249,8 +249,11 @@ fn told_changes(
         let product = change.rows.first().and_then(|i| itself.rows[*i].call().product());
         let Some(p) = product else { continue };
         let (now, then) = (report::seconds(change.now), report::seconds(saves));
-        let which = if change.rows.len() == 1 { format!(" ({} x {} x {})", p.m, p.n, p.k) } else { String::new() };
-        let text = format!("{}{which}: would save {then} of {now}; {}", change.what, change.why);
+        let what = match change.rows.len() {
+            1 => change.what.replace(" it", &format!(" the product {} x {} x {}", p.m, p.n, p.k)),
+            _ => change.what.clone(),
+        };
+        let text = format!("{what}: would save {then} of {now}; {}", change.why);
         // The first of them, by its sizes as the tables write them.
         all.push((saves * 1e3, text, format!("mm {}, {})", p.m, p.k)));
     }
