@@ -5,7 +5,9 @@ use crate::folder;
 use clap::{Args, ValueEnum};
 use gemwright_core::DType;
 use gemwright_core::blas::{Settings, Stack};
-use gemwright_model::{AttentionWay, CacheKind, ExpertsWay, Fuse, Logits, Model, Options, Phase, WeightFormat};
+use gemwright_model::{
+    AttentionWay, CacheKind, Engine, ExpertsWay, Fuse, Logits, Model, Options, Phase, Serving, Tokens, WeightFormat,
+};
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -107,6 +109,25 @@ pub struct ModelOptions {
     /// Split every layer over N GPUs; what is listed is one GPU's part
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tp: i64,
+    /// As a serving engine calls it: one step on one GPU, after what the engine puts together, splits and pads
+    #[arg(long, value_enum, default_value = "transformers")]
+    pub engine: EngineArg,
+    /// With --engine: ranks that share out the experts
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub ep: i64,
+    /// With --engine: tokens of the step, all sequences together, or ladder for those a tuner wants
+    /// [default: --batch in decode, --batch times --seq in prefill]
+    #[arg(long, value_parser = parse_tokens, value_name = "M|ladder")]
+    pub tokens: Option<Tokens>,
+    /// With --engine: rows that get logits [default: the tokens in decode, 1 in prefill]
+    #[arg(long, value_name = "N")]
+    pub sampled: Option<i64>,
+    /// With --engine: pad the step to the sizes graphs are captured for
+    #[arg(long)]
+    pub graph: bool,
+    /// With --engine: which GPU (biases of summed rows are the first one's)
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub rank: i64,
     /// How weights inside the layers are stored, widened as they are multiplied: fp8, int8 (a factor for each output),
     /// int4 (one for each 128 inputs; int4:64 for each 64)
     #[arg(long, value_parser = parse_weight_format, value_name = "TYPE")]
@@ -120,6 +141,20 @@ pub struct ModelOptions {
     /// Forward calls of each layer again in the backward pass (gradient checkpointing)
     #[arg(long)]
     pub recompute: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    Transformers,
+    Vllm,
+    Sglang,
+}
+
+fn parse_tokens(text: &str) -> Result<Tokens, String> {
+    match text {
+        "ladder" => Ok(Tokens::Ladder),
+        number => number.parse().map(Tokens::Count).map_err(|_| "known are a number and ladder".into()),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -167,6 +202,16 @@ fn parse_cache(text: &str) -> Result<CacheKind, String> {
 }
 
 impl ModelOptions {
+    fn serving(&self) -> Option<Serving> {
+        let engine = match self.engine {
+            EngineArg::Transformers => return None,
+            EngineArg::Vllm => Engine::Vllm,
+            EngineArg::Sglang => Engine::Sglang,
+        };
+        let (tokens, sampled) = (self.tokens, self.sampled);
+        Some(Serving { engine, tokens, sampled, ep: self.ep, rank: self.rank, graph: self.graph })
+    }
+
     /// As the model crate takes them.
     pub fn options(&self) -> Options {
         Options {
@@ -204,6 +249,7 @@ impl ModelOptions {
             recompute: self.recompute,
             fuse: Fuse { qkv: self.fuse.contains(&FuseArg::Qkv), gate_up: self.fuse.contains(&FuseArg::GateUp) },
             tp: self.tp,
+            serving: self.serving(),
             weight_format: self.weight_dtype,
             stack: self.library.settings().stack,
             in_order: false,

@@ -1,5 +1,6 @@
 //! What is asked of a model.
 
+use crate::serve::Serving;
 use gemwright_core::blas::Stack;
 use gemwright_core::{DType, View};
 
@@ -175,6 +176,8 @@ pub struct Options {
     pub fuse: Fuse,
     /// GPUs each layer is split over.
     pub tp: i64,
+    /// As a serving engine calls it, in place of transformers.
+    pub serving: Option<Serving>,
     pub weight_format: Option<WeightFormat>,
     /// Whose libraries run it; decides which kernel attention has.
     pub stack: Stack,
@@ -234,6 +237,7 @@ impl Default for Options {
             recompute: false,
             fuse: Fuse::default(),
             tp: 1,
+            serving: None,
             weight_format: None,
             stack: Stack::Cuda,
             in_order: false,

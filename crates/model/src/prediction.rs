@@ -5,9 +5,10 @@ use crate::config::Config;
 use crate::declaration::{declaration, known_types, type_of_class};
 use crate::error::ModelError;
 use crate::expr::Value;
-use crate::options::{AttentionWay, CacheKind, Logits, Options, Phase};
+use crate::options::{AttentionWay, CacheKind, Fuse, Logits, Options, Phase};
 use crate::predict::{attention_way, predict};
 use crate::presets::preset;
+use crate::serve::{Serving, serve};
 use crate::settle::{set_load, settle};
 use crate::sizes::cached_numbers;
 use crate::stored::{Gguf, Report, Stored, check, gguf_config, gguf_weights};
@@ -170,6 +171,13 @@ impl Model {
     /// The calls the model runs in a phase.
     pub fn predict(&self, options: &Options) -> Result<Prediction, ModelError> {
         let (mut arch, absent) = self.architecture(options.layers)?;
+        if let Some(serving) = &options.serving {
+            return self.served(&arch, &absent, options, serving);
+        }
+        if arch.engines_only {
+            let why = format!("is missing: {} is known as serving engines run it; give --engine vllm", arch.model_type);
+            return Err(ModelError::Option { option: "--engine", why });
+        }
         let options = &settle(options, &arch)?;
         set_load(&mut arch, options)?;
         let dtype = self.dtype(options)?;
@@ -217,6 +225,56 @@ impl Model {
             decode_step,
             stored: stored.zip(self.stored.as_ref()).map(|(report, stored)| (report, stored.files)),
             phase: options.phase(),
+            workload,
+        })
+    }
+
+    /// One step of a serving engine.
+    fn served(
+        &self,
+        arch: &Architecture,
+        absent: &[String],
+        options: &Options,
+        serving: &Serving,
+    ) -> Result<Prediction, ModelError> {
+        if options.fuse != Fuse::default() || options.weight_format.is_some() || options.attention.is_some() {
+            let why =
+                "goes without --fuse, --attention and --weight-dtype: what it fuses is its own, and of weights in \
+                       fewer bits it pads sizes by kernels that are not known here"
+                    .to_string();
+            return Err(ModelError::Option { option: "--engine", why });
+        }
+        let dtype = self.dtype(options)?;
+        let mut workload = if options.in_order { Workload::in_order() } else { Workload::default() };
+        workload.parameters = Some(parameters(arch) as u64);
+        workload.warnings = self.warnings(absent, arch, &Options { seq: Some(1), past: 0, ..options.clone() });
+        let step = serve(arch, options, serving, dtype, &mut workload)?;
+        let mut facts = vec![
+            ("model", json!(self.name)),
+            ("model_type", json!(arch.model_type)),
+            ("engine", json!(serving.engine.name())),
+            ("phase", json!(step.phase.name())),
+            ("tokens", json!(step.tokens)),
+            ("tp", json!(options.tp)),
+            ("ep", json!(serving.ep)),
+            ("rank", json!(serving.rank)),
+            ("graph", json!(serving.graph)),
+            ("dtype", json!(dtype.name())),
+        ];
+        facts.extend(serving.sampled.map(|sampled| ("sampled", json!(sampled))));
+        facts.extend(options.layers.map(|layers| ("layers", json!(layers))));
+        let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        workload.source = Source { kind: "model".into(), facts };
+        Ok(Prediction {
+            dtype,
+            weight_bytes: step.weight_bytes,
+            parameters_per_gpu: (options.tp > 1).then(|| (step.weight_bytes / u128::from(dtype.bytes())) as u64),
+            cache_bytes: None,
+            cache_grows: false,
+            tokens: Some(step.tokens as u64),
+            decode_step: None,
+            stored: None,
+            phase: step.phase,
             workload,
         })
     }

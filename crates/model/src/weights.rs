@@ -218,6 +218,19 @@ fn layer(arch: &Stack, list: &mut List) {
     for facts in [&arch.attention, &arch.cross].into_iter().flatten() {
         attention(facts, &path, list);
     }
+    if let Some(Attention { at, projections: Projections::Latent(latent), .. }) = &arch.attention
+        && let (Some(indexer), Some(compressed)) = (&latent.indexer, latent.q.first())
+    {
+        list.layers = Some((0..).zip(&arch.layers).filter(|(_, l)| l.indexed).map(|(i, _)| i).collect());
+        let at = join(&join(&path, at), "indexer");
+        list.add(&join(&at, "wq_b"), "weight", &[indexer.heads * indexer.dim, compressed.outputs]);
+        list.add(&join(&at, "wk"), "weight", &[indexer.dim, arch.hidden]);
+        list.add(&join(&at, "weights_proj"), "weight", &[indexer.heads, arch.hidden]);
+        for name in ["weight", "bias"] {
+            list.add(&join(&at, "k_norm"), name, &[indexer.dim]);
+        }
+        list.layers = those(None);
+    }
     if let Some(facts) = &arch.condition {
         facts.embedding.iter().chain([&facts.layer]).for_each(|l| list.linear(&path, l));
         list.add(&path, &facts.classes.at, &[facts.classes.rows, facts.classes.width]);

@@ -16,6 +16,15 @@ pub struct Latent {
     pub plain: i64,
     pub rotated: i64,
     pub value: i64,
+    /// What picks the tokens that are read.
+    pub indexer: Option<Indexer>,
+}
+
+/// Heads of a small attention that picks what the large one reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Indexer {
+    pub heads: i64,
+    pub dim: i64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -145,7 +154,21 @@ impl Facts<'_> {
             plain,
             rotated,
             value,
+            indexer: match &a.indexer {
+                Some(i) => Some(Indexer { heads: self.extent(&i.heads)?, dim: self.extent(&i.dim)? }),
+                None => None,
+            },
         })
+    }
+
+    /// Whether a layer has an indexer of its own.
+    pub(super) fn indexed(&self, a: &decl::Attention, layer: i64) -> Result<bool, ModelError> {
+        let Some(indexer) = &a.indexer else { return Ok(false) };
+        if let Some(Value::Text(pattern)) = self.env.get(&indexer.pattern) {
+            return Ok(pattern.as_bytes().get(layer as usize) != Some(&b'S'));
+        }
+        let (every, after) = (self.extent(&indexer.every)?, self.at_least(&indexer.after, 0)?);
+        Ok((layer - after + 1).max(0) % every == 0)
     }
 
     pub(super) fn scale(&self, scale: &decl::Scale, layer: i64) -> Result<Option<f64>, ModelError> {

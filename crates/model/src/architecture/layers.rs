@@ -28,6 +28,8 @@ pub struct Layer {
     pub scale: Option<f64>,
     /// It has experts in place of the MLP.
     pub sparse: bool,
+    /// It picks what it attends to itself.
+    pub indexed: bool,
 }
 
 impl Facts<'_> {
@@ -78,7 +80,11 @@ impl Facts<'_> {
                     Some(experts) => self.config.holds(&experts.layers.text(), &env)?,
                     None => false,
                 };
-                Ok(Layer { window: window.filter(|_| slides), rotates, scale, sparse })
+                let indexed = match &stack.attention {
+                    Some(attention) => self.indexed(attention, layer)?,
+                    None => false,
+                };
+                Ok(Layer { window: window.filter(|_| slides), rotates, scale, sparse, indexed })
             })
             .collect()
     }

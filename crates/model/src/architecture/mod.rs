@@ -55,6 +55,8 @@ pub struct Architecture {
     pub main: Stack,
     /// The factor of the product of both stacks' results.
     pub pair: Option<String>,
+    /// Only serving engines run it as it is declared.
+    pub engines_only: bool,
 }
 
 /// Layers, and what stands around them.
@@ -121,6 +123,7 @@ impl Architecture {
             encoder,
             main,
             pair: declaration.facts.pair.clone(),
+            engines_only: declaration.facts.engines_only,
         })
     }
 

@@ -23,6 +23,8 @@ pub struct Attention {
     pub v: Option<Linear>,
     /// ... or keys and values from a latent that is cached in their place ...
     pub latent: Option<Latent>,
+    /// What picks the tokens that a latent's queries see.
+    pub indexer: Option<Indexer>,
     /// The query is projected last.
     #[serde(default)]
     pub query_last: bool,
@@ -69,6 +71,19 @@ pub struct Latent {
     pub rotated: Expr,
     pub value: Expr,
     pub bias: Expr,
+}
+
+/// A small attention that picks what the large one reads.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Indexer {
+    pub heads: Expr,
+    pub dim: Expr,
+    /// One layer in so many has its own, counted after the first ones; the others share its picks.
+    pub every: Expr,
+    pub after: Expr,
+    /// A letter for each layer in place of that: S shares.
+    pub pattern: String,
 }
 
 /// How a fused projection is cut into q, k and v.

@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("convnext", include_str!("../../arch/convnext.toml")),
     ("deepseek_v2", include_str!("../../arch/deepseek_v2.toml")),
     ("deepseek_v3", include_str!("../../arch/deepseek_v3.toml")),
+    ("deepseek_v32", include_str!("../../arch/deepseek_v32.toml")),
     ("dinov2", include_str!("../../arch/dinov2.toml")),
     ("distilbert", include_str!("../../arch/distilbert.toml")),
     ("dit", include_str!("../../arch/dit.toml")),
@@ -41,6 +42,7 @@ const FILES: &[(&str, &str)] = &[
     ("gemma2", include_str!("../../arch/gemma2.toml")),
     ("gemma3_text", include_str!("../../arch/gemma3_text.toml")),
     ("glm4", include_str!("../../arch/glm4.toml")),
+    ("glm_moe_dsa", include_str!("../../arch/glm_moe_dsa.toml")),
     ("gpt2", include_str!("../../arch/gpt2.toml")),
     ("gpt_bigcode", include_str!("../../arch/gpt_bigcode.toml")),
     ("gpt_neox", include_str!("../../arch/gpt_neox.toml")),
@@ -177,10 +179,13 @@ pub struct Facts {
     /// Both stacks end in a row a sample, and the model multiplies all with all. The name is that
     /// of the factor of the result.
     pub pair: Option<String>,
+    /// Only serving engines run it so: transformers' own way is not declared.
+    #[serde(default)]
+    pub engines_only: bool,
 }
 
 impl Facts {
-    const KEYS: [&str; 6] = ["model_type", "class", "config", "aliases", "require", "pair"];
+    const KEYS: [&str; 7] = ["model_type", "class", "config", "aliases", "require", "pair", "engines_only"];
 }
 
 /// Layers, and what stands around them.
