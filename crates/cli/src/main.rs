@@ -34,6 +34,7 @@ Examples:
   gemwright explain \"597x4096 @ 4096x11008^T\"             one product through every layer of the stack
   gemwright trace run.json.gz                              where the GPU's time went
   gemwright compare 'llama-2-7b --seq 597' run.json.gz     prediction against trace, product by product
+  gemwright export llama-3.1-8b --engine vllm --to aiter   a list for another tool
   gemwright bench 597 4096 4096 --dtype f32                our kernels beside the libraries of this machine
   gemwright doctor                                         what this machine has, measured and checked
   gemwright chips mi300x                                   a chip's figures with their sources
@@ -48,6 +49,8 @@ enum Command {
     Explain(command::explain::Args),
     Trace(command::trace::Args),
     Compare(command::compare::Args),
+    Export(command::export::Args),
+    Lint(command::lint::Args),
     Bench(command::bench::Args),
     Doctor(command::doctor::Args),
     Chips(command::chips::Args),
@@ -70,6 +73,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => command::explain::run(args),
         Command::Trace(args) => command::trace::run(args),
         Command::Compare(args) => command::compare::run(args),
+        Command::Export(args) => command::export::run(args),
+        Command::Lint(args) => command::lint::run(args),
         Command::Bench(args) => command::bench::run(args),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Chips(args) => command::chips::run(args),

@@ -78,7 +78,12 @@ pub fn one_product(words: [&String; 3], dtype: DType) -> Result<Workload, Error>
 /// where they are there.
 pub fn products_of_csv(path: &str, dtype: DType) -> Result<Workload, Error> {
     let failed = |why: String| Error::File { path: path.into(), why };
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(path).map_err(|e| failed(e.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
+    // Another tool's table says how its operands lie.
+    if let Some(found) = gemwright_exchange::read(&String::from_utf8_lossy(&bytes)).map_err(failed)? {
+        return Ok(found.workload());
+    }
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes.as_slice());
     let heads = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
     let column = |names: &[&str]| heads.iter().position(|h| names.iter().any(|n| h.trim().eq_ignore_ascii_case(n)));
     let [Some(m), Some(n), Some(k)] = ["M", "N", "K"].map(|name| column(&[name])) else {

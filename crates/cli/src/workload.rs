@@ -13,6 +13,8 @@ enum Kind {
     Trace,
     Saved,
     Config,
+    /// Another tool's list or log.
+    Foreign,
 }
 
 /// Bytes that are looked at.
@@ -30,8 +32,31 @@ fn kind(path: &Path) -> Kind {
         Kind::Trace
     } else if holds("\"gemwright\"") && holds("\"workload\"") {
         Kind::Saved
-    } else {
+    } else if start.trim_ascii_start().starts_with(b"{") || path.extension().is_some_and(|end| end == "gguf") {
         Kind::Config
+    } else {
+        Kind::Foreign
+    }
+}
+
+/// Another tool's list or log.
+fn foreign(path: &Path) -> Result<Workload, Error> {
+    let wrong = |why: String| Error::File { path: path.display().to_string(), why };
+    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    match gemwright_exchange::read(&String::from_utf8_lossy(&bytes)).map_err(wrong)? {
+        Some(found) => {
+            let mut workload = found.workload();
+            workload.warnings.push(format!("read as {}", found.kind));
+            if found.other_lines > 0 {
+                workload.warnings.push(format!("{} lines name no product", found.other_lines));
+            }
+            Ok(workload)
+        }
+        None => Err(wrong(
+            "is no config, trace or saved workload, and no list or log that is known: aiter, TunableOp, hipblaslt-bench, \
+             rocblas-bench, cuBLAS"
+                .into(),
+        )),
     }
 }
 
@@ -55,6 +80,7 @@ pub fn workload(name: &str, options: &ModelOptions, quiet: bool) -> Result<Workl
             saved::workload(&text).map_err(|e| wrong(e.to_string()))
         }
         Kind::Config => Ok(model(name)?.predict(&options.options())?.workload),
+        Kind::Foreign => foreign(path),
     }
 }
 

@@ -416,7 +416,7 @@ impl Call {
         if self.scales.is_some() {
             return None;
         }
-        let Operands::Product { a, b, bias, beta, .. } = self.operands else { return None };
+        let Operands::Product { a, b, bias, beta, out, .. } = self.operands else { return None };
         let op = match self.op {
             Op::Mm => LeafOp::Mm,
             Op::Addmm => LeafOp::Addmm,
@@ -424,7 +424,9 @@ impl Call {
             Op::Baddbmm => LeafOp::Baddbmm,
             _ => return None,
         };
-        Some(Leaf { beta, ..Leaf::new(op, a, b, bias) })
+        // A fresh result is row-major; another was given.
+        let out = Some(out).filter(|out| !out.is_contiguous());
+        Some(Leaf { beta, out, ..Leaf::new(op, a, b, bias) })
     }
 
     /// The copies PyTorch forces and the library call it makes.

@@ -11,6 +11,8 @@ pub mod completions;
 pub mod doctor;
 mod doctor_cuda;
 pub mod explain;
+pub mod export;
+pub mod lint;
 pub mod man;
 pub mod model;
 mod model_page;

@@ -1,0 +1,120 @@
+//! aiter: untuned and tuned files of bf16 products, and the lines that say what was looked up in vain. M, N and K are
+//! PyTorch's.
+
+use crate::row::{Row, gemm};
+use crate::words::{TORCH, named, typed};
+use gemwright_core::DType;
+use gemwright_core::blas::Trans;
+use std::fmt::Write;
+
+pub fn refuses(row: &Row) -> Option<&'static str> {
+    match () {
+        () if row.gemm.batch.is_some() => Some("aiter's file of bf16 products has no batches"),
+        () if !row.is_plain_linear() => Some("aiter's keys have no layout: rows of K against weights [N, K] only"),
+        () if !matches!(row.dtype, DType::Bf16 | DType::F16) => Some("aiter's file has bf16 and f16 only"),
+        () if named(TORCH, row.out_dtype).is_none() => Some("aiter has no name for the result's type"),
+        () => None,
+    }
+}
+
+/// Python's word.
+fn word(holds: bool) -> &'static str {
+    if holds { "True" } else { "False" }
+}
+
+pub fn write(rows: &[Row]) -> String {
+    let mut out = String::from("M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n");
+    for row in rows {
+        let name = |dtype| named(TORCH, dtype).unwrap_or_default();
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            out,
+            "{},{},{},{},{},{},False,False",
+            row.gemm.n,
+            row.gemm.m,
+            row.gemm.k,
+            word(row.bias),
+            name(row.dtype),
+            name(row.out_dtype)
+        );
+    }
+    out
+}
+
+fn linear([m, n, k]: [i64; 3], bias: bool, dtype: DType, out_dtype: DType) -> Row {
+    // The library's m is our N.
+    let gemm = gemm([Trans::T, Trans::N], [n, m, k], [k, k, n]);
+    Row { gemm, dtype, out_dtype, bias, count: 1 }
+}
+
+/// Rows of an untuned or a tuned file.
+pub fn read(text: &str) -> Result<Vec<Row>, String> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let heads = reader.headers().map_err(|e| e.to_string())?.clone();
+    let place = |name: &str| heads.iter().position(|head| head.trim() == name);
+    let [Some(m), Some(n), Some(k)] = ["M", "N", "K"].map(place) else {
+        return Err("needs the columns M, N and K".into());
+    };
+    let (bias, dtype, out) = (place("bias"), place("dtype"), place("outdtype"));
+    let mut rows = Vec::new();
+    for (i, record) in reader.records().enumerate() {
+        let at = |why: String| format!("line {}: {why}", i + 2);
+        let record = record.map_err(|e| at(e.to_string()))?;
+        let cell = |place: Option<usize>| place.and_then(|place| record.get(place)).map(str::trim);
+        let extent = |place: usize| {
+            let text = record.get(place).unwrap_or("").trim();
+            text.parse::<i64>().ok().filter(|n| *n > 0).ok_or_else(|| at(format!("`{text}` is no extent")))
+        };
+        let kind = |place: Option<usize>| match cell(place) {
+            Some(name) => typed(TORCH, name).ok_or_else(|| at(format!("unknown type `{name}`"))),
+            None => Ok(DType::Bf16),
+        };
+        let bias = cell(bias).is_some_and(|word| word == "True");
+        rows.push(linear([extent(m)?, extent(n)?, extent(k)?], bias, kind(dtype)?, kind(out)?));
+    }
+    Ok(rows)
+}
+
+/// The number after a letter such as `M:`.
+fn after(line: &str, letter: &str) -> Option<i64> {
+    let rest = &line[line.find(letter)? + letter.len()..];
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().filter(|n| *n > 0)
+}
+
+/// A line that says that a product has no row: `shape is M:1, N:6144, K:4096 ... not found tuned config in ...`.
+pub fn missed(line: &str) -> Option<Row> {
+    let shape = &line[line.find("shape is M:")?..];
+    if !line.contains("not found tuned config") {
+        return None;
+    }
+    let extents = [after(shape, "M:")?, after(shape, "N:")?, after(shape, "K:")?];
+    let dtype = TORCH.iter().find(|(_, name)| shape.contains(name)).map_or(DType::Bf16, |(dtype, _)| *dtype);
+    Some(linear(extents, shape.contains("bias:True") || shape.contains("bias=True"), dtype, dtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back() {
+        let rows = [
+            linear([1, 6144, 4096], false, DType::Bf16, DType::Bf16),
+            linear([128, 8, 16], true, DType::F16, DType::F32),
+        ];
+        let text = write(&rows);
+        assert!(text.contains("1,6144,4096,False,torch.bfloat16,torch.bfloat16,False,False"), "{text}");
+        assert_eq!(read(&text).unwrap(), rows);
+        assert!(read("M,N,K\n1,x,3\n").unwrap_err().contains("line 2"));
+        assert!(read("a,b\n").is_err());
+    }
+
+    #[test]
+    fn lines_of_misses() {
+        let line = "[aiter] shape is M:5, N:2688, K:6144 dtype=torch.bfloat16, not found tuned config in /x.csv, will use default";
+        let row = missed(line).unwrap();
+        assert_eq!((row.gemm.n, row.gemm.m, row.gemm.k), (5, 2688, 6144));
+        assert_eq!(missed("shape is M:5"), None);
+    }
+}
