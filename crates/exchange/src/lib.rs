@@ -1,5 +1,5 @@
 //! Lists of products as other tools write and read them. Out: a [`Workload`](gemwright_core::Workload) becomes [`Row`]s,
-//! the library's arguments of each product, and a [`Format`] writes them, naming what it cannot hold. In: [`read`] finds
+//! the library's arguments of each product, and a [`Format`] writes them, naming what it cannot hold. In: [`read()`] finds
 //! out what a file or a log is and gives rows back, which are calls again.
 
 mod aiter;
