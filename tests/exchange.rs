@@ -91,6 +91,12 @@ fn a_table_is_held_against_a_log_of_misses() {
         let text = format!("INFO shape is M:5, N:{n}, K:6144 dtype=torch.bfloat16, not found tuned config in x.csv\n");
         scratch(&format!("miss-{n}.log"), &text)
     };
+    // The table as products with their times, the farthest from the roof first.
+    let two = scratch("two.csv", &format!("{head}\n{row}\n{}\n", row.replace(",16,", ",4096,").replace("9.5", "900")));
+    let (code, out, message) = gemwright(&["roof", two.to_str().unwrap(), "--on", "mi300x", "--format", "csv"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(out.contains("of roof") && out.contains("0.0000095"), "{out}");
+    assert!(out.find("4096,2624").unwrap() < out.find("16,2624").unwrap(), "{out}");
     let lint = |log: &Path| {
         gemwright(&["lint", table.to_str().unwrap(), "--workload", log.to_str().unwrap(), "--on", "mi300x"])
     };

@@ -44,7 +44,7 @@ pub fn write(rows: &[Row]) -> String {
 fn linear([m, n, k]: [i64; 3], bias: bool, dtype: DType, out_dtype: DType) -> Row {
     // The library's m is our N.
     let gemm = gemm([Trans::T, Trans::N], [n, m, k], [k, k, n]);
-    Row { gemm, dtype, out_dtype, bias, count: 1 }
+    Row { gemm, dtype, out_dtype, bias, count: 1, tuned: None }
 }
 
 /// Rows of an untuned or a tuned file.
@@ -56,6 +56,7 @@ pub fn read(text: &str) -> Result<Vec<Row>, String> {
         return Err("needs the columns M, N and K".into());
     };
     let (bias, dtype, out) = (place("bias"), place("dtype"), place("outdtype"));
+    let (us, kernel) = (place("us"), place("kernelName"));
     let mut rows = Vec::new();
     for (i, record) in reader.records().enumerate() {
         let at = |why: String| format!("line {}: {why}", i + 2);
@@ -70,7 +71,10 @@ pub fn read(text: &str) -> Result<Vec<Row>, String> {
             None => Ok(DType::Bf16),
         };
         let bias = cell(bias).is_some_and(|word| word == "True");
-        rows.push(linear([extent(m)?, extent(n)?, extent(k)?], bias, kind(dtype)?, kind(out)?));
+        let seconds = cell(us).and_then(|text| text.parse::<f64>().ok()).filter(|us| us.is_finite() && *us > 0.0);
+        let tuned = seconds.map(|us| (us * 1e-6, cell(kernel).unwrap_or("").to_string()));
+        let row = linear([extent(m)?, extent(n)?, extent(k)?], bias, kind(dtype)?, kind(out)?);
+        rows.push(Row { tuned, ..row });
     }
     Ok(rows)
 }

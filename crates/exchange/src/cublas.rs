@@ -65,7 +65,7 @@ impl Open {
             let stride = |name: &str| self.number(name).unwrap_or(0);
             gemm.batch = Some(Batch { a: stride("strideA"), b: stride("strideB"), c: stride("strideC"), count });
         }
-        Some(Row { gemm, dtype: kind("Atype")?, out_dtype: kind("Ctype")?, bias: false, count: 1 })
+        Some(Row { gemm, dtype: kind("Atype")?, out_dtype: kind("Ctype")?, bias: false, count: 1, tuned: None })
     }
 }
 
@@ -96,7 +96,14 @@ fn lt(line: &str) -> Option<Row> {
         gemm.batch = Some(Batch { a: stride(a), b: stride(b), c: stride(d), count });
     }
     let bias = value(compute, "epilogue").is_some_and(|name| name.contains("BIAS"));
-    Some(Row { gemm, dtype: typed(value(a, "type")?)?, out_dtype: typed(value(d, "type")?)?, bias, count: 1 })
+    Some(Row {
+        gemm,
+        dtype: typed(value(a, "type")?)?,
+        out_dtype: typed(value(d, "type")?)?,
+        bias,
+        count: 1,
+        tuned: None,
+    })
 }
 
 /// Reads a log line by line.

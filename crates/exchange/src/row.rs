@@ -1,7 +1,7 @@
 //! A product as a library is called for it, and back again.
 
 use gemwright_core::blas::{Gemm, Settings, Trans};
-use gemwright_core::{Call, DType, Op, Operands, View};
+use gemwright_core::{Call, DType, Measured, MeasuredKernel, Op, Operands, View};
 
 /// A matrix product by the library's arguments, column-major: its A is our second operand, its m our N.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Row {
     /// A row is added to every row of the result.
     pub bias: bool,
     pub count: u64,
+    /// What a tuned table says of it: seconds, and by what.
+    pub tuned: Option<(f64, String)>,
 }
 
 impl Row {
@@ -28,7 +30,7 @@ impl Row {
             return Err("weights in fewer bits are no operand of such a product");
         }
         let gemm = call.gemm(settings).ok_or("the library is not called for a matrix product here")?;
-        Ok(Row { gemm, dtype: call.dtype(), out_dtype, bias, count: call.count })
+        Ok(Row { gemm, dtype: call.dtype(), out_dtype, bias, count: call.count, tuned: None })
     }
 
     /// The same product whatever its count.
@@ -51,6 +53,13 @@ impl Row {
         let b = if *transb == Trans::T { n } else { k };
         let apart = batch.is_none_or(|batch| (batch.a, batch.b, batch.c) == (m * k, k * n, m * n));
         (lda, ldb, ldc) == (a, b, m) && apart
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        let (seconds, name) = self.tuned.as_ref()?;
+        let nanoseconds = (seconds * 1e9 * self.count as f64).round() as u64;
+        let kernel = MeasuredKernel { name: name.as_str().into(), nanoseconds, count: self.count };
+        Some(Measured { nanoseconds, launches: self.count, kernels: vec![kernel] })
     }
 
     /// The operation that makes such a call.
@@ -82,7 +91,8 @@ impl Row {
             (None, false) => Op::Mm,
         };
         let beta = if self.bias { 1.0 } else { *beta };
-        Call { count: self.count, ..Call::once(op, Operands::Product { a, b, bias, out, alpha: 1.0, beta }) }
+        let call = Call::once(op, Operands::Product { a, b, bias, out, alpha: 1.0, beta });
+        Call { count: self.count, measured: self.measured().map(Box::new), ..call }
     }
 }
 
@@ -117,7 +127,8 @@ mod tests {
                     let lda = if transa == Trans::T { 64 } else { 96 };
                     let ldb = if transb == Trans::T { 32 } else { 64 };
                     let gemm = Gemm { batch, ..gemm([transa, transb], [96, 32, 64], [lda, ldb, 96]) };
-                    let row = Row { gemm, dtype: DType::Bf16, out_dtype: DType::Bf16, bias: false, count: 3 };
+                    let row =
+                        Row { gemm, dtype: DType::Bf16, out_dtype: DType::Bf16, bias: false, count: 3, tuned: None };
                     let again = Row::of(&row.call(), Settings::default()).unwrap();
                     assert!(again.same(&row), "{again:?} {row:?}");
                     assert_eq!(again.count, 3);

@@ -9,6 +9,9 @@ pub fn refuses(row: &Row) -> Option<&'static str> {
     match () {
         () if named(TUNABLE, row.dtype).is_none() => Some("TunableOp names no such type here"),
         () if row.dtype != row.out_dtype => Some("TunableOp has one type for operands and result"),
+        () if row.bias && row.gemm.transa == row.gemm.transb => {
+            Some("PyTorch's offline tuner stops at a bias with both operands stored one way")
+        }
         () if row.bias && row.gemm.batch.is_some() => Some("TunableOp has no batched product with a bias"),
         () if row.gemm.batch.is_some() && !row.is_dense() => {
             Some("TunableOp's batched products have no strides between matrices: only dense ones")
@@ -63,7 +66,11 @@ pub fn line(text: &str) -> Option<Row> {
     let [m, n, k] = [number(m)?, number(n)?, number(k)?];
     let mut gemm = gemm(trans, [m, n, k], [number(lda)?, number(ldb)?, number(ldc)?]);
     gemm.batch = count.map(|count| Batch { a: m * k, b: k * n, c: m * n, count });
-    Some(Row { gemm, dtype, out_dtype: dtype, bias, count: 1 })
+    // A results file says what won, and its milliseconds.
+    let solution = cells.next().unwrap_or("").to_string();
+    let ms = cells.next().and_then(|text| text.parse::<f64>().ok()).filter(|ms| ms.is_finite() && *ms > 0.0);
+    let tuned = ms.map(|ms| (ms * 1e-3, solution));
+    Some(Row { gemm, dtype, out_dtype: dtype, bias, count: 1, tuned })
 }
 
 #[cfg(test)]

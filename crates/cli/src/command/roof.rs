@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let dtype = args.options.dtype.unwrap_or(DType::Bf16);
     let (title, workload) = match args.subject.as_slice() {
-        [path] if path.ends_with(".csv") => (path.clone(), products_of_csv(path, dtype)?),
+        [path] if path.ends_with(".csv") => (path.clone(), worst_first(products_of_csv(path, dtype)?, &chips)?),
         [name] => {
             let workload = workload(name, &args.options, args.output.quiet)?;
             args.output.warn(&workload.warnings);
@@ -95,6 +95,22 @@ pub fn run(args: &Args) -> Result<(), Error> {
         notes.push(format!("drawn into {}", path.display()));
     }
     print(args, &roofs(&workload, &chips)?, "roofs", &notes)
+}
+
+/// A tuned table by its share of the roof, the least first; another list as it is.
+fn worst_first(workload: Workload, chips: &[Chip]) -> Result<Workload, Error> {
+    let Some(chip) = chips.first() else { return Ok(workload) };
+    let mut shares = Vec::new();
+    for call in workload.calls() {
+        let Some(measured) = &call.measured else { return Ok(workload) };
+        shares.push(Roof::of(call, chip)?.seconds * call.count as f64 / measured.seconds());
+    }
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by(|x, y| shares[*x].total_cmp(&shares[*y]));
+    let mut sorted = Workload::default();
+    sorted.warnings.clone_from(&workload.warnings);
+    order.into_iter().for_each(|i| sorted.push(&workload.calls()[i]));
+    Ok(sorted)
 }
 
 fn print(args: &Args, table: &Table, name: &str, notes: &[String]) -> Result<(), Error> {

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Exports through the tools' own readers, those that are on PyPI.
+
+    exports.py BINARY       needs torch; and nvidia-matmul-heuristics for the second half
+
+TunableOp: PyTorch's offline reader takes every line and builds its operands, on a device without memory; their sizes and
+strides must be those of the product that was exported. nvMatmulHeuristics: every problem of the list gets a kernel.
+"""
+
+import inspect
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+
+MODEL = ["opt-6.7b", "--layers", "1", "--phase", "train", "--batch", "2", "--seq", "64", "--attention", "eager"]
+
+
+def run(binary, *words):
+    return subprocess.run([binary, *words], capture_output=True, text=True, check=True).stdout
+
+
+def tunableop(binary):
+    import torch
+    import torch.cuda.tunable as tunable
+
+    # The reader as it is, but for the device it puts its operands on.
+    source = inspect.getsource(tunable).replace('deviceid = "cuda:" + str(gpu_id)', 'deviceid = "meta"')
+    reader = {"__name__": "reader", "__file__": tunable.__file__}
+    exec(compile(source, "tunable.py", "exec"), reader)
+    seen = []
+    record = lambda *operands, **_: seen.append([(tuple(x.shape), x.stride()) for x in operands if x is not None])
+    for name in ("mm", "bmm"):
+        setattr(torch, name, record)
+    torch.nn.functional.linear = lambda x, w, b=None: seen.append([(tuple(x.shape), x.stride()), (tuple(w.t().shape), w.t().stride())])
+    good = skipped = 0
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        text = run(binary, "export", *MODEL, "--to", "tunableop", "--quiet")
+        for line in text.splitlines():
+            seen.clear()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                reader["_process_single_offline_gemm"](line, 0)
+            if not seen:
+                skipped += 1
+                print("PyTorch leaves this to online tuning:", line, [str(w.message)[:60] for w in said][:1])
+                continue
+            words = line.split(",")[1].split("_")
+            n, m, k = map(int, words[1:4])
+            (a, _), (b, _) = seen[0][:2]
+            assert (a[-2], a[-1], b[-1]) == (m, k, n), (line, seen)
+            good += 1
+    print(f"TunableOp: {good} lines read by PyTorch {torch.__version__} as they were meant, {skipped} left to online tuning")
+
+
+def heuristics(binary):
+    try:
+        from nvMatmulHeuristics import NvMatmulHeuristicsInterface, NvMatmulHeuristicsNvidiaGpu, NvMatmulHeuristicsTarget
+        from nvMatmulHeuristics import NvMatmulHeuristicsMatmulLayout as Layout
+    except ImportError as missing:
+        print("nvMatmulHeuristics: not here:", missing)
+        return
+    interface = NvMatmulHeuristicsInterface(NvMatmulHeuristicsTarget.CUTLASS3, precision="TST")
+    hardware = interface.createHardwareDescriptor()
+    interface.setHardwarePredefinedGpu(hardware, NvMatmulHeuristicsNvidiaGpu.H200_SXM)
+    problems = json.loads(run(binary, "export", *MODEL, "--to", "nvmatmulheuristics", "--quiet"))
+    # Column-major names: a row-major operand is a transposed one.
+    layouts = {"tnt": Layout.TN_ROW_MAJOR, "ttt": Layout.TT_ROW_MAJOR, "nnt": Layout.NN_ROW_MAJOR, "ntt": Layout.NT_ROW_MAJOR}
+    bf16 = [p for p in problems if p["dtype_a"] == "bf16"]
+    for p in bf16:
+        kernels = interface.get_with_mnk(p["m"], p["n"], p["k"], layouts[p["layout"]], 1, hardware)
+        assert kernels, p
+    print(f"nvMatmulHeuristics: {len(bf16)} problems, a kernel for each")
+
+
+if __name__ == "__main__":
+    tunableop(sys.argv[1])
+    heuristics(sys.argv[1])
