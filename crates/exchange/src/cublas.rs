@@ -168,6 +168,33 @@ impl Log {
 mod tests {
     use super::*;
 
+    /// Logs of an H200 with the calls that were made (`>>`), one of each kind.
+    #[test]
+    fn recorded_logs_read_back_to_their_calls() {
+        let recorded = include_str!("../../../tests/cublas-logs.txt");
+        let mut cases = 0;
+        for case in recorded.split("== ").skip(1) {
+            let mut lines = case.lines();
+            let name = lines.next().unwrap();
+            let mut log = Log::default();
+            let mut expected: Vec<&str> = Vec::new();
+            for line in lines {
+                match line.strip_prefix(">> ") {
+                    Some(call) => expected.push(call),
+                    None => assert!(log.line(line), "{name}: {line}"),
+                }
+            }
+            let text = |row: &Row| {
+                let Gemm { transa, transb, m, n, k, lda, ldb, ldc, batch, .. } = &row.gemm;
+                let more = batch.map_or(String::new(), |b| format!(" {} {} {} {}", b.a, b.b, b.c, b.count));
+                format!("{transa:?}{transb:?} {m} {n} {k} {lda} {ldb} {ldc}{more}")
+            };
+            assert_eq!(log.end().iter().map(text).collect::<Vec<_>>(), expected, "{name}");
+            cases += 1;
+        }
+        assert!(cases > 40, "{cases}");
+    }
+
     #[test]
     fn a_call_and_what_it_is_handed_on_to_are_one() {
         let text = "I! cuBLAS (v13.1.0) cublasGemmStridedBatchedEx\n  transa (cublasOperation_t) = CUBLAS_OP_T(1)\n  \

@@ -9,6 +9,7 @@ mod experts;
 mod export;
 mod lint;
 mod nvidia;
+mod overrides;
 mod read;
 mod row;
 mod tunableop;

@@ -2,7 +2,7 @@
 
 use crate::row::Row;
 use crate::words::{TORCH, typed};
-use crate::{aiter, tunableop};
+use crate::{aiter, overrides, tunableop};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -61,6 +61,8 @@ pub struct Device {
 pub enum Table {
     Aiter,
     TunableOp,
+    /// Solutions that hipBLASLt or rocBLAS is told to take.
+    Overrides,
 }
 
 /// What a table seems to be.
@@ -68,6 +70,9 @@ pub fn kind(text: &str) -> Option<Table> {
     let head = text.lines().next().unwrap_or("");
     if head.split(',').any(|cell| cell.trim() == "cu_num") {
         return Some(Table::Aiter);
+    }
+    if overrides::is_one(text) {
+        return Some(Table::Overrides);
     }
     let known = |line: &str| line.starts_with("Validator,") || tunableop::line(line).is_some();
     text.lines().any(known).then_some(Table::TunableOp)
@@ -78,6 +83,7 @@ pub fn lint(text: &str, table: Table, device: Option<&Device>, calls: Option<&[R
     match table {
         Table::Aiter => aiter_table(text, device, calls),
         Table::TunableOp => tunableop_table(text, calls),
+        Table::Overrides => override_table(text, calls),
     }
 }
 
@@ -346,6 +352,35 @@ fn tunableop_table(text: &str, calls: Option<&[Row]>) -> Vec<Finding> {
     found
 }
 
+fn override_table(text: &str, calls: Option<&[Row]>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    // hipBLASLt's own head has the strides that rocBLAS's lacks.
+    let head = text.lines().find(|line| line.starts_with("transA")).unwrap_or("");
+    if head.contains("stride_a") && !text.starts_with(overrides::VERSION) {
+        let what = format!("the first line is not `{} ...`", overrides::VERSION);
+        found.push(finding(Some(1), Fault::Validator, what, "hipBLASLt takes the file for another version's: tune again"));
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for (line, row) in overrides::lines(text) {
+        match row {
+            Err(why) => found.push(finding(Some(line), Fault::Unreadable, why, "tune the row again, or drop it")),
+            Ok(row) => {
+                if let Some((first, _)) = entries.iter().find(|(_, known)| known.same(&row)) {
+                    let what = format!("the product of line {first} again");
+                    found.push(finding(Some(line), Fault::Duplicate, what, "keep the faster one"));
+                }
+                entries.push((line, row));
+            }
+        }
+    }
+    if let Some(calls) = calls {
+        // Solutions are chosen whatever is added to the product.
+        let calls: Vec<Row> = calls.iter().map(|call| Row { bias: false, ..call.clone() }).collect();
+        reach(&entries, &calls, false, &mut found);
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,6 +431,19 @@ mod tests {
         assert!(row.what.contains("2688 is 2624 rounded up to 128"), "{}", row.what);
         let missing = found.iter().find(|finding| finding.kind == Fault::Missing).unwrap();
         assert!(missing.what.contains("M 5 N 2688 K 6144") && missing.what.contains("5, 16, 8"), "{}", missing.what);
+    }
+
+    #[test]
+    fn solutions_of_libraries() {
+        let head = "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,stride_d,\
+                    a_type,b_type,c_type,d_type,us,soulution_index";
+        let row = "T,N,0,1,6144,128,4096,1,4096,0,0,4096,0,6144,0,6144,0,bf16_r,bf16_r,bf16_r,bf16_r,21.3,61169";
+        let clean = format!("Git Version: abc\n{head}\n{row}\n");
+        assert_eq!(kind(&clean), Some(Table::Overrides));
+        assert_eq!(lint(&clean, Table::Overrides, None, Some(&calls(&[[128, 6144, 4096]]))), []);
+        let bad = format!("{head}\n{row}\n{row}\n{}\n", row.replace("61169", "-1"));
+        let kinds: Vec<Fault> = lint(&bad, Table::Overrides, None, None).iter().map(|finding| finding.kind).collect();
+        assert_eq!(kinds, [Fault::Validator, Fault::Duplicate, Fault::Unreadable]);
     }
 
     #[test]

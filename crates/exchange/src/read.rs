@@ -2,7 +2,7 @@
 
 use crate::cublas::Log;
 use crate::row::Row;
-use crate::{aiter, bench_lines, tunableop};
+use crate::{aiter, bench_lines, overrides, tunableop};
 use gemwright_core::Workload;
 
 /// What was found.
@@ -31,6 +31,15 @@ pub fn read(text: &str) -> Result<Option<Found>, String> {
     if is_aiter(text) {
         let rows = aiter::read(text)?;
         return Ok(Some(Found { kind: "a file of aiter", rows, other_lines: 0 }));
+    }
+    if overrides::is_one(text) {
+        let lines = overrides::lines(text);
+        let wrong = lines.iter().find_map(|(line, row)| row.as_ref().err().map(|why| format!("line {line}: {why}")));
+        let rows: Vec<Row> = lines.into_iter().filter_map(|(_, row)| row.ok()).collect();
+        return match wrong {
+            Some(why) => Err(why),
+            None => Ok(Some(Found { kind: "a table of solutions of hipBLASLt or rocBLAS", rows, other_lines: 0 })),
+        };
     }
     type Reader = fn(&str) -> Option<Row>;
     let readers: [(&str, Reader); 3] = [

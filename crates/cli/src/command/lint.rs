@@ -21,7 +21,8 @@ Examples:
 
 Exit code 1 where something is wrong.";
 
-/// What is wrong with a tuned table of aiter or TunableOp: rows nobody finds, calls without a row, doubled or foreign ones
+/// What is wrong with a tuned table of aiter, TunableOp, hipBLASLt or rocBLAS: rows nobody finds, calls without a row,
+/// doubled or foreign ones
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let text = small_text(&args.table)?;
     let wrong = |why: &str| Error::File { path: args.table.display().to_string(), why: why.into() };
     let Some(kind) = table_kind(&text) else {
-        return Err(wrong("is no tuned table of aiter (with cu_num) or TunableOp"));
+        return Err(wrong("is no tuned table of aiter (with cu_num), TunableOp, hipBLASLt or rocBLAS"));
     };
     let device = match &args.on {
         Some(name) => chips(std::slice::from_ref(name))?.first().and_then(device),
