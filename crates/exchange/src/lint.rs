@@ -358,7 +358,12 @@ fn override_table(text: &str, calls: Option<&[Row]>) -> Vec<Finding> {
     let head = text.lines().find(|line| line.starts_with("transA")).unwrap_or("");
     if head.contains("stride_a") && !text.starts_with(overrides::VERSION) {
         let what = format!("the first line is not `{} ...`", overrides::VERSION);
-        found.push(finding(Some(1), Fault::Validator, what, "hipBLASLt takes the file for another version's: tune again"));
+        found.push(finding(
+            Some(1),
+            Fault::Validator,
+            what,
+            "hipBLASLt takes the file for another version's: tune again",
+        ));
     }
     let mut entries: Vec<Entry> = Vec::new();
     for (line, row) in overrides::lines(text) {

@@ -39,7 +39,8 @@ fn row(names: &[String], line: &str) -> Result<Row, String> {
         text.parse::<i64>().ok().filter(|n| *n >= 0).ok_or_else(|| format!("{name} is `{text}`"))
     };
     let trans = |name: &str| cell(&[name]).and_then(|text| flag(text).ok_or_else(|| format!("{name} is `{text}`")));
-    let kind = |wanted: &[&str]| cell(wanted).and_then(|text| typed(ROC, text).ok_or_else(|| format!("`{text}` is no type")));
+    let kind =
+        |wanted: &[&str]| cell(wanted).and_then(|text| typed(ROC, text).ok_or_else(|| format!("`{text}` is no type")));
     let mut gemm = gemm(
         [trans("transa")?, trans("transb")?],
         [number("m")?, number("n")?, number("k")?],
@@ -49,7 +50,8 @@ fn row(names: &[String], line: &str) -> Result<Row, String> {
     if count > 1 {
         let dense = [gemm.m * gemm.k, gemm.k * gemm.n, gemm.m * gemm.n];
         let stride = |name: &str, dense: i64| number(name).unwrap_or(dense);
-        let [a, b, c] = [("stride_a", dense[0]), ("stride_b", dense[1]), ("stride_c", dense[2])].map(|(n, d)| stride(n, d));
+        let [a, b, c] =
+            [("stride_a", dense[0]), ("stride_b", dense[1]), ("stride_c", dense[2])].map(|(n, d)| stride(n, d));
         gemm.batch = Some(Batch { a, b, c, count });
     }
     let solution = cell(&["soulution_index", "solution_index"])?;
