@@ -75,26 +75,30 @@ pub fn hipblaslt_yaml(rows: &[Row]) -> String {
     out
 }
 
+/// What a batch says beside one product: nothing of a single one.
+fn strides(batch: Option<Batch>) -> Vec<(&'static str, i64)> {
+    batch.map_or_else(Vec::new, |Batch { a, b, c, count }| {
+        vec![("stride_a", a), ("stride_b", b), ("stride_c", c), ("stride_d", c), ("batch_count", count)]
+    })
+}
+
+/// rocBLAS's function.
+fn function(row: &Row) -> &'static str {
+    if row.gemm.batch.is_some() { "gemm_strided_batched_ex" } else { "gemm_ex" }
+}
+
 pub fn rocblas(rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows {
         let Gemm { transa, transb, m, n, k, lda, ldb, ldc, batch, .. } = &row.gemm;
         let Names { a, out: c, compute } = names(row);
-        let (function, strides) = match batch {
-            Some(b) => (
-                "gemm_strided_batched_ex",
-                format!(
-                    " --stride_a {} --stride_b {} --stride_c {} --stride_d {} --batch_count {}",
-                    b.a, b.b, b.c, b.c, b.count
-                ),
-            ),
-            None => ("gemm_ex", String::new()),
-        };
+        let more: String = strides(*batch).iter().map(|(name, value)| format!(" --{name} {value}")).collect();
         let _ = writeln!(
             out,
-            "rocblas-bench -f {function} --transposeA {} --transposeB {} -m {m} -n {n} -k {k} --a_type {a} --lda {lda} \
-             --b_type {a} --ldb {ldb} --c_type {c} --ldc {ldc} --d_type {c} --ldd {ldc}{strides} --compute_type {compute} \
+            "rocblas-bench -f {} --transposeA {} --transposeB {} -m {m} -n {n} -k {k} --a_type {a} --lda {lda} \
+             --b_type {a} --ldb {ldb} --c_type {c} --ldc {ldc} --d_type {c} --ldd {ldc}{more} --compute_type {compute} \
              --alpha 1 --beta 0",
+            function(row),
             letter(*transa),
             letter(*transb),
         );
@@ -107,21 +111,13 @@ pub fn rocblas_yaml(rows: &[Row]) -> String {
     for row in rows {
         let Gemm { transa, transb, m, n, k, lda, ldb, ldc, batch, .. } = &row.gemm;
         let Names { a, out: c, compute } = names(row);
-        let (function, strides) = match batch {
-            Some(b) => (
-                "rocblas_gemm_strided_batched_ex",
-                format!(
-                    ", stride_a: {}, stride_b: {}, stride_c: {}, stride_d: {}, batch_count: {}",
-                    b.a, b.b, b.c, b.c, b.count
-                ),
-            ),
-            None => ("rocblas_gemm_ex", String::new()),
-        };
+        let more: String = strides(*batch).iter().map(|(name, value)| format!(", {name}: {value}")).collect();
         let _ = writeln!(
             out,
-            "- {{ rocblas_function: \"{function}\", transA: {}, transB: {}, M: {m}, N: {n}, K: {k}, alpha: 1, a_type: {a}, \
-             lda: {lda}, b_type: {a}, ldb: {ldb}, beta: 0, c_type: {c}, ldc: {ldc}, d_type: {c}, ldd: {ldc}{strides}, \
+            "- {{ rocblas_function: \"rocblas_{}\", transA: {}, transB: {}, M: {m}, N: {n}, K: {k}, alpha: 1, a_type: {a}, \
+             lda: {lda}, b_type: {a}, ldb: {ldb}, beta: 0, c_type: {c}, ldc: {ldc}, d_type: {c}, ldd: {ldc}{more}, \
              compute_type: {compute}, cold_iters: 100, iters: 1000 }}",
+            function(row),
             letter(*transa),
             letter(*transb),
         );
