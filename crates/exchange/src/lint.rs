@@ -95,6 +95,22 @@ const KEYS: [&str; 10] = ["gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outd
 /// Who may have won.
 const LIBTYPES: [&str; 7] = ["asm", "opus", "flydsl", "triton", "skinny", "torch", "hipblaslt"];
 
+/// Only AMD's architectures are aiter's; a table of ours has the same columns for others too.
+fn is_ours(gfx: &str) -> bool {
+    !gfx.is_empty() && !gfx.starts_with("gfx")
+}
+
+/// How a call finds its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LookUp {
+    /// By all of its arguments.
+    Exact,
+    /// By M, and by M rounded up.
+    Ladder,
+    /// By the nearest M on each side.
+    Neighbours,
+}
+
 /// Architectures that a number of units belongs to.
 fn gfx_of(units: &str) -> Option<&'static str> {
     match units {
@@ -123,6 +139,7 @@ fn aiter_table(text: &str, device: Option<&Device>, calls: Option<&[Row]>) -> Ve
     }
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut entries: Vec<Entry> = Vec::new();
+    let mut look_up = LookUp::Ladder;
     for (i, record) in reader.records().enumerate() {
         let line = i + 2;
         let record = match record {
@@ -135,6 +152,9 @@ fn aiter_table(text: &str, device: Option<&Device>, calls: Option<&[Row]>) -> Ve
         let cell = |name: &str| {
             heads.iter().position(|head| head == name).and_then(|place| record.get(place)).map_or("", str::trim)
         };
+        if is_ours(cell("gfx")) {
+            look_up = LookUp::Neighbours;
+        }
         let before = found.len();
         cells(&cell, line, &mut found);
         let key = KEYS.map(cell).join(",");
@@ -165,7 +185,7 @@ fn aiter_table(text: &str, device: Option<&Device>, calls: Option<&[Row]>) -> Ve
         entries.extend(aiter::read(&row).ok().and_then(|rows| rows.into_iter().next()).map(|row| (line, row)));
     }
     if let Some(calls) = calls {
-        reach(&entries, calls, true, &mut found);
+        reach(&entries, calls, look_up, &mut found);
     }
     found
 }
@@ -189,7 +209,8 @@ fn cells<'a>(cell: &impl Fn(&str) -> &'a str, line: usize, found: &mut Vec<Findi
         }
     }
     let libtype = cell("libtype");
-    if !libtype.is_empty() && !LIBTYPES.contains(&libtype) {
+    // A table of ours names candidates of any device.
+    if !is_ours(cell("gfx")) && !libtype.is_empty() && !LIBTYPES.contains(&libtype) {
         wrong(format!("libtype is `{libtype}`"), "aiter has asm, opus, flydsl, triton, skinny, torch and hipblaslt");
     }
     let us = cell("us");
@@ -253,16 +274,17 @@ fn rounding(call: i64, row: i64) -> Option<String> {
 }
 
 /// Rows that no call finds, and calls that find no row.
-fn reach(entries: &[Entry], calls: &[Row], by_ladder: bool, found: &mut Vec<Finding>) {
+fn reach(entries: &[Entry], calls: &[Row], look_up: LookUp, found: &mut Vec<Finding>) {
     let keys = |call: &Row| {
         let [m, n, _] = extents(call);
-        if by_ladder { looked_up(m, n) } else { vec![m] }
+        if look_up == LookUp::Ladder { looked_up(m, n) } else { vec![m] }
     };
     let fits = |call: &Row, row: &Row| {
         let ([_, n, k], [m, row_n, row_k]) = (extents(call), extents(row));
         let kinds = (call.dtype, call.out_dtype, call.bias) == (row.dtype, row.out_dtype, row.bias);
-        let lies = by_ladder || Row { count: row.count, ..call.clone() }.same(row);
-        (n, k) == (row_n, row_k) && kinds && lies && keys(call).contains(&m)
+        let lies = look_up != LookUp::Exact || call.same(row);
+        let found = look_up == LookUp::Neighbours || keys(call).contains(&m);
+        (n, k) == (row_n, row_k) && kinds && lies && found
     };
     for (line, row) in entries {
         if calls.iter().any(|call| fits(call, row)) {
@@ -347,7 +369,7 @@ fn tunableop_table(text: &str, calls: Option<&[Row]>) -> Vec<Finding> {
         }
     }
     if let Some(calls) = calls {
-        reach(&entries, calls, false, &mut found);
+        reach(&entries, calls, LookUp::Exact, &mut found);
     }
     found
 }
@@ -381,7 +403,7 @@ fn override_table(text: &str, calls: Option<&[Row]>) -> Vec<Finding> {
     if let Some(calls) = calls {
         // Solutions are chosen whatever is added to the product.
         let calls: Vec<Row> = calls.iter().map(|call| Row { bias: false, ..call.clone() }).collect();
-        reach(&entries, &calls, false, &mut found);
+        reach(&entries, &calls, LookUp::Exact, &mut found);
     }
     found
 }
@@ -412,6 +434,15 @@ mod tests {
         let found = lint(&table(&[GOOD]), Table::Aiter, Some(&device), Some(&calls(&[[9, 6144, 4096]])));
         assert_eq!(found, []);
         assert_eq!(lint(&table(&[GOOD]), Table::Aiter, None, None), []);
+    }
+
+    #[test]
+    fn a_table_of_ours_is_looked_up_by_neighbours() {
+        let row = "sm_90,132,16,6144,4096,False,torch.bfloat16,torch.bfloat16,False,False,own.128x16-turned-data-parallel,0,0,9.1,k,0,1,1";
+        let device = Device { gfx: "sm_90".into(), units: 132 };
+        let text = format!("{HEAD}\n{row}\n");
+        assert_eq!(lint(&text, Table::Aiter, Some(&device), Some(&calls(&[[100, 6144, 4096]]))), []);
+        assert_eq!(lint(&text, Table::Aiter, Some(&device), Some(&calls(&[[100, 6144, 512]]))).len(), 2);
     }
 
     #[test]
