@@ -97,6 +97,12 @@ for (const file of words) {
     await circle.hover({ force: true });
     assert.ok(await page.locator("#tip").isVisible(), "no word beside the pointer");
     assert.match(await page.locator("#tip").textContent(), /FLOP\/B| of /);
+    // A click chooses it, and its rows are what is left of the tables; another click lets go.
+    const before = await page.locator("#count").textContent();
+    await circle.dispatchEvent("click");
+    assert.ok((await page.inputValue("#search")).length > 0 && await rows() > 0, "a click on a product finds its rows");
+    await circle.dispatchEvent("click");
+    assert.equal(await page.locator("#count").textContent(), before, "a second click lets go");
     // By keyboard: the plot is one stop, arrows choose, Escape lets go.
     await page.locator("#plot").focus();
     await page.keyboard.press("ArrowRight");
@@ -104,6 +110,11 @@ for (const file of words) {
     assert.ok(await rows() > 0, "a chosen product has rows");
     await page.keyboard.press("Escape");
     assert.equal(await page.inputValue("#search"), "");
+  }
+  // A change that is told leads to its rows.
+  for (const button of (await page.locator("[data-filter]").all()).slice(0, 5)) {
+    await button.click();
+    assert.ok(await rows() > 0, `no rows for ${await button.getAttribute("data-filter")}`);
   }
   // Tab goes through the page in the order it is read.
   await page.reload();
