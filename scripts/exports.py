@@ -5,10 +5,13 @@
 
 TunableOp: PyTorch's offline reader takes every line and builds its operands, on a device without memory; their sizes and
 strides must be those of the product that was exported. nvMatmulHeuristics: every problem of the list gets a kernel.
+CUTLASS's profiler, hipblaslt-bench and rocblas-bench are not on PyPI: their lines are taken apart here as their manuals
+say, apart from the readers in crates/exchange, and must give the extents and strides that `model --format json` has.
 """
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -74,6 +77,54 @@ def heuristics(binary):
     print(f"nvMatmulHeuristics: {len(bf16)} problems, a kernel for each")
 
 
+def options(line):
+    """--name=value and --name value, a flag alone is true."""
+    words, found, i = line.split()[1:], {}, 0
+    while i < len(words):
+        name, equals, value = words[i].lstrip("-").partition("=")
+        if not equals and i + 1 < len(words) and not words[i + 1].startswith("-"):
+            value, i = words[i + 1], i + 1
+        found[name], i = value or True, i + 1
+    return found
+
+
+def by_lines(binary):
+    """Extents, and for both operands the strides of a row and of a column, of every product without a bias."""
+    model = json.loads(run(binary, "model", *MODEL, "--format", "json"))["calls"]
+    products = lambda *ops: [c for c in model if "product" in c and c["op"] in ops]
+    strides = lambda c: tuple(tuple(c[x]["stride"][-2:]) for x in "ab")
+    extents = lambda c: tuple(c["product"][x] for x in ("batch", "m", "n", "k"))
+    of = lambda *ops: {(extents(c), strides(c)) for c in products(*ops)}
+    expected = of("aten::mm", "aten::bmm")
+    # Its library has no bias: what is left of a product with one is the product.
+    everything = of("aten::mm", "aten::bmm", "aten::addmm")
+    dense = {(e, s) for e, s in expected if all(1 in pair and max(pair) in e[1:] for pair in s)}
+
+    def cutlass(line):
+        o = options(line)
+        m, n, k = (int(o[x]) for x in "mnk")
+        a = (k, 1) if o["A"].endswith(":row") else (1, m)
+        b = (n, 1) if o["B"].endswith(":row") else (1, k)
+        return (int(o.get("batch_count", 1)), m, n, k), (a, b)
+
+    def roc(line):
+        o = options(line)
+        # Column-major: its first operand is our second one.
+        b = (1, int(o["lda"])) if o.get("transA", o.get("transposeA")) == "T" else (int(o["lda"]), 1)
+        a = (int(o["ldb"]), 1) if o.get("transB", o.get("transposeB")) == "N" else (1, int(o["ldb"]))
+        return (int(o.get("batch_count", 1)), int(o["n"]), int(o["m"]), int(o["k"])), (a, b)
+
+    for name, parse, want in (("cutlass-profiler", cutlass, dense), ("hipblaslt-bench", roc, expected), ("rocblas-bench", roc, everything)):
+        lines = run(binary, "export", *MODEL, "--to", name, "--quiet").splitlines()
+        found = {parse(line) for line in lines if "bias_vector" not in line}
+        assert found == want, (name, found ^ want)
+        print(f"{name}: {len(lines)} lines, all {len(found)} different products as they are")
+
+
 if __name__ == "__main__":
+    by_lines(sys.argv[1])
     tunableop(sys.argv[1])
     heuristics(sys.argv[1])
+    # Beside torch, nvMatmulHeuristics falls when its library is unloaded; by then all is said.
+    sys.stdout.flush()
+    os._exit(0)

@@ -40,6 +40,8 @@ fn lists_come_back() {
         ("rocblas-bench", vec![]),
         ("rocblas-bench", vec!["--yaml"]),
         ("aiter", vec![]),
+        ("nvmatmulheuristics", vec![]),
+        ("cutlass-profiler", vec![]),
     ] {
         let ask = |subject: &str, options: &[&str]| {
             let (code, out, message) =
@@ -47,7 +49,11 @@ fn lists_come_back() {
             assert_eq!(code, Some(0), "{message}");
             out
         };
-        let first = ask("gpt2", &["--phase", "train", "--batch", "2", "--seq", "64"]);
+        // One with biases, batches and gradients, one whose products every format can hold.
+        let mut first = ask("gpt2", &["--phase", "train", "--batch", "2", "--seq", "64"]);
+        if first.lines().count() <= 4 {
+            first = ask("llama-2-7b", &["--layers", "1", "--phase", "train", "--seq", "64"]);
+        }
         let file = scratch(&format!("list-{to}-{}.txt", more.len()), &first);
         assert!(first.lines().count() > 4, "{first}");
         assert_eq!(ask(file.to_str().unwrap(), &[]), first, "{to}");
@@ -64,6 +70,32 @@ fn what_a_format_cannot_hold_is_said() {
     let words = ["export", "mixtral-8x7b", "--engine", "vllm", "--tp", "2", "--tokens", "8", "--to", "vllm-moe"];
     let (_, out, _) = gemwright(&words);
     assert!(out.starts_with("E=8,N=7168,device_name=NVIDIA_H200.json"), "{out}");
+}
+
+/// The name as vLLM and SGLang take it apart: pairs between commas, E the experts of a rank, N what lies between their two
+/// products.
+#[test]
+fn names_of_expert_files_are_those_of_the_products() {
+    for (engine, to, more) in [
+        ("vllm", "vllm-moe", vec!["--tp", "2"]),
+        ("sglang", "sglang-moe", vec!["--tp", "4"]),
+        ("vllm", "vllm-moe", vec!["--tp", "4", "--ep", "4"]),
+    ] {
+        let step = [&["qwen3-30b-a3b", "--engine", engine, "--tokens", "64", "--quiet"][..], &more].concat();
+        let (code, out, message) = gemwright(&[&["export"][..], &step, &["--to", to]].concat());
+        assert_eq!(code, Some(0), "{message}");
+        let name = out.lines().next().unwrap().strip_suffix(".json").unwrap();
+        let part = |key: &str| name.split(',').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap();
+        let (experts, inner): (u64, u64) = (part("E").parse().unwrap(), part("N").parse().unwrap());
+        assert_eq!(part("device_name"), "NVIDIA_H200");
+        let (_, json, _) = gemwright(&[&["model"][..], &step, &["--format", "json"]].concat());
+        let model: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let weights: Vec<[u64; 3]> = (model["calls"].as_array().unwrap().iter())
+            .filter(|call| call["op"] == "aten::_grouped_mm")
+            .map(|call| [0, 1, 2].map(|i| call["b"]["size"][i].as_u64().unwrap()))
+            .collect();
+        assert_eq!(weights, [[experts, 2048, 2 * inner], [experts, inner, 2048]], "{name}");
+    }
 }
 
 #[test]

@@ -17,12 +17,13 @@ impl Dice {
     }
 }
 
-/// The program with at most 100 MB of address space, where the shell can say so.
+/// The program with at most 100 MB of address space and a second of a core, where the shell can say so.
+/// The time on the clock would judge the machine: beside other work a short command can wait for seconds.
 fn limited(words: &[String]) -> Command {
     let binary = env!("CARGO_BIN_EXE_gemwright");
     if cfg!(target_os = "linux") {
         let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -v 100000 && exec \"$0\" \"$@\"", binary]).args(words);
+        command.args(["-c", "ulimit -v 100000 && ulimit -t 1 && exec \"$0\" \"$@\"", binary]).args(words);
         return command;
     }
     let mut command = Command::new(binary);
@@ -154,7 +155,6 @@ fn no_operation_makes_explain_panic() {
         if dice.roll(4) == 0 {
             words.push("--frozen".into());
         }
-        let start = Instant::now();
         let done = limited(&words).output().unwrap();
         let message = String::from_utf8_lossy(&done.stderr);
         match done.status.code() {
@@ -162,7 +162,6 @@ fn no_operation_makes_explain_panic() {
             Some(2) => assert!(message.starts_with("error: "), "{words:?}: {message}"),
             code => panic!("{code:?} for {words:?}: {message}"),
         }
-        assert!(start.elapsed().as_secs_f64() < 1.0, "{words:?}");
     }
     println!("{count} operations: {answered} answered, the rest refused");
     assert!(answered > count / 10, "only {answered} of {count} were answered");
@@ -200,7 +199,6 @@ fn nothing_makes_it_panic() {
             Some(2) => assert!(message.starts_with("error: "), "{words:?} {shown}: {message}"),
             code => panic!("{code:?} for {words:?} {shown}: {message}"),
         }
-        assert!(took < 1.0, "{took} s for {words:?} {shown}");
     }
     println!("{count} mutations: {answered} answered, the rest refused; slowest {slowest:.3} s");
     assert!(answered > count / 20, "only {answered} of {count} were answered: the mutations are too coarse");

@@ -202,7 +202,8 @@ fn a_file_of_a_hundred_gigabytes_is_read_by_its_header() {
     let start = Instant::now();
     let found = report(&at);
     assert_eq!((&found["matched"], mismatches(&found).len()), (&723.into(), 0));
-    assert!(start.elapsed().as_secs_f64() < 2.0, "{:?}", start.elapsed());
+    // Reading what its header promises would take minutes; the machine may be busy.
+    assert!(start.elapsed().as_secs_f64() < 20.0, "{:?}", start.elapsed());
     std::fs::remove_dir_all(&at).unwrap();
 }
 

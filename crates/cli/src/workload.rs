@@ -28,7 +28,10 @@ fn kind(path: &Path) -> Kind {
     }
     let holds = |word: &str| start.windows(word.len()).any(|part| part == word.as_bytes());
     let packed = start.starts_with(&[0x1f, 0x8b]) || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
-    if packed || start.trim_ascii_start().starts_with(b"[") || holds("\"traceEvents\"") {
+    if holds("\"dtype_a\"") && holds("\"layout\"") {
+        // nvMatmulHeuristics has a bare list, as some traces are.
+        Kind::Foreign
+    } else if packed || start.trim_ascii_start().starts_with(b"[") || holds("\"traceEvents\"") {
         Kind::Trace
     } else if holds("\"gemwright\"") && holds("\"workload\"") {
         Kind::Saved
@@ -54,7 +57,7 @@ fn foreign(path: &Path) -> Result<Workload, Error> {
         }
         None => Err(wrong(
             "is no config, trace or saved workload, and no list or log that is known: aiter, TunableOp, hipblaslt-bench, \
-             rocblas-bench, cuBLAS"
+             rocblas-bench, CUTLASS's profiler, nvMatmulHeuristics, cuBLAS"
                 .into(),
         )),
     }

@@ -44,7 +44,7 @@ pub fn write(rows: &[Row]) -> String {
 fn linear([m, n, k]: [i64; 3], bias: bool, dtype: DType, out_dtype: DType) -> Row {
     // The library's m is our N.
     let gemm = gemm([Trans::T, Trans::N], [n, m, k], [k, k, n]);
-    Row { gemm, dtype, out_dtype, bias, count: 1, tuned: None }
+    Row { bias, ..Row::new(gemm, dtype, out_dtype) }
 }
 
 /// Rows of an untuned or a tuned file.

@@ -177,7 +177,7 @@ impl Pairs {
         let out_dtype = self.text(&["d_type", "c_type"]).map_or(Some(dtype), |name| typed(ROC, name))?;
         let bias = self.text(&["bias_vector"]).is_some_and(|word| word != "false");
         let count = self.number(&["call_count"]).filter(|count| *count > 0).unwrap_or(1) as u64;
-        Some(Row { gemm, dtype, out_dtype, bias, count, tuned: None })
+        Some(Row { bias, count, ..Row::new(gemm, dtype, out_dtype) })
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::row::{Row, gemm};
 use crate::words::flag;
 use gemwright_core::DType;
-use gemwright_core::blas::{Batch, Gemm, Trans};
+use gemwright_core::blas::{Arguments, Batch, Gemm, Trans};
 
 /// A type by the library's name, with or without `CUDA_`.
 fn typed(name: &str) -> Option<DType> {
@@ -43,8 +43,8 @@ impl Open {
         flag(self.text(name)?.strip_prefix("CUBLAS_OP_")?.get(..1)?)
     }
 
-    /// Of a matrix product; vectors have none.
-    fn row(&self) -> Option<Row> {
+    /// The types of operands and result, where the routine or an argument says so.
+    fn types(&self, operand: &str, result: &str) -> Option<[DType; 2]> {
         let of_routine = match self.routine.strip_prefix("cublas")?.get(..1)? {
             "S" => Some(DType::F32),
             "D" => Some(DType::F64),
@@ -53,10 +53,44 @@ impl Open {
             "H" => Some(DType::F16),
             _ => None,
         };
-        if !self.routine.contains("emm") {
-            return None;
-        }
         let kind = |name: &str| self.text(name).map_or(of_routine, typed);
+        Some([kind(operand)?, kind(result)?])
+    }
+
+    fn row(&self) -> Option<Row> {
+        let routine = self.routine.as_str();
+        match () {
+            () if routine.contains("emm") => self.matrices(),
+            () if routine.ends_with("gemv") => self.with_vector(),
+            () if routine.contains("dot") || routine.contains("Dot") => self.vectors(),
+            () => None,
+        }
+    }
+
+    /// `gemv`, as the matrix product of one row that it amounts to.
+    fn with_vector(&self) -> Option<Row> {
+        let trans = self.trans("trans")?;
+        let [m, n, lda, incx, incy] = ["m", "n", "lda", "incx", "incy"].map(|name| self.number(name));
+        let (m, n, lda, incx, incy) = (m?, n?, lda?, incx?, incy?);
+        let (results, sums, transb) = match trans {
+            Trans::T => (n, m, Trans::N),
+            Trans::N => (m, n, Trans::T),
+        };
+        let [dtype, out_dtype] = self.types("Atype", "ytype")?;
+        let asked = Some(Arguments::Gemv { trans, m, n, lda, incx, incy });
+        let gemm = gemm([Trans::N, transb], [1, results, sums], [incx, lda, incy]);
+        Some(Row { asked, ..Row::new(gemm, dtype, out_dtype) })
+    }
+
+    /// `dot`, likewise.
+    fn vectors(&self) -> Option<Row> {
+        let (n, incx, incy) = (self.number("n")?, self.number("incx")?, self.number("incy")?);
+        let [dtype, out_dtype] = self.types("xType", "resultType")?;
+        let asked = Some(Arguments::Dot { n, incx, incy });
+        Some(Row { asked, ..Row::new(gemm([Trans::N, Trans::T], [1, 1, n], [incx, incy, 1]), dtype, out_dtype) })
+    }
+
+    fn matrices(&self) -> Option<Row> {
         let extents = ["m", "n", "k"].map(|name| self.number(name));
         let leading = ["lda", "ldb", "ldc"].map(|name| self.number(name));
         let ([Some(m), Some(n), Some(k)], [Some(lda), Some(ldb), Some(ldc)]) = (extents, leading) else { return None };
@@ -65,7 +99,8 @@ impl Open {
             let stride = |name: &str| self.number(name).unwrap_or(0);
             gemm.batch = Some(Batch { a: stride("strideA"), b: stride("strideB"), c: stride("strideC"), count });
         }
-        Some(Row { gemm, dtype: kind("Atype")?, out_dtype: kind("Ctype")?, bias: false, count: 1, tuned: None })
+        let [dtype, out_dtype] = self.types("Atype", "Ctype")?;
+        Some(Row::new(gemm, dtype, out_dtype))
     }
 }
 
@@ -96,14 +131,7 @@ fn lt(line: &str) -> Option<Row> {
         gemm.batch = Some(Batch { a: stride(a), b: stride(b), c: stride(d), count });
     }
     let bias = value(compute, "epilogue").is_some_and(|name| name.contains("BIAS"));
-    Some(Row {
-        gemm,
-        dtype: typed(value(a, "type")?)?,
-        out_dtype: typed(value(d, "type")?)?,
-        bias,
-        count: 1,
-        tuned: None,
-    })
+    Some(Row { bias, ..Row::new(gemm, typed(value(a, "type")?)?, typed(value(d, "type")?)?) })
 }
 
 /// Reads a log line by line.
@@ -143,7 +171,7 @@ impl Log {
         if text.contains("Adesc=[") && text.contains("algo=[") {
             self.close();
             let found = lt(text);
-            // cuBLAS's own product under another name: the call is there already. A product with a vector is none.
+            // cuBLAS's own product under another name: the call is there already.
             let handed_on = self.handed_on.take();
             let inner = text.contains("smCountTarget=");
             if let Some(row) = found
@@ -171,7 +199,9 @@ mod tests {
     /// Logs of an H200 with the calls that were made (`>>`), one of each kind.
     #[test]
     fn recorded_logs_read_back_to_their_calls() {
-        let recorded = include_str!("../../../tests/cublas-logs.txt");
+        // GEMWRIGHT_CUBLAS_LOGS names a longer list of the same form.
+        let longer = std::env::var("GEMWRIGHT_CUBLAS_LOGS").ok().map(|path| std::fs::read_to_string(path).unwrap());
+        let recorded = longer.as_deref().unwrap_or(include_str!("../../../tests/cublas-logs.txt"));
         let mut cases = 0;
         for case in recorded.split("== ").skip(1) {
             let mut lines = case.lines();
@@ -185,6 +215,13 @@ mod tests {
                 }
             }
             let text = |row: &Row| {
+                match row.asked {
+                    Some(Arguments::Gemv { trans, m, n, lda, incx, incy }) => {
+                        return format!("gemv {trans:?} {m} {n} {lda} {incx} {incy}");
+                    }
+                    Some(Arguments::Dot { n, incx, incy }) => return format!("dot {n} {incx} {incy}"),
+                    _ => {}
+                }
                 let Gemm { transa, transb, m, n, k, lda, ldb, ldc, batch, .. } = &row.gemm;
                 let more = batch.map_or(String::new(), |b| format!(" {} {} {} {}", b.a, b.b, b.c, b.count));
                 format!("{transa:?}{transb:?} {m} {n} {k} {lda} {ldb} {ldc}{more}")

@@ -1,7 +1,7 @@
 //! Tables of chosen solutions that hipBLASLt (`HIPBLASLT_TUNING_OVERRIDE_FILE`) and rocBLAS
 //! (`ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`) read: a head of names, a product a line. hipBLASLt's begins with its version.
 
-use crate::row::{Row, gemm};
+use crate::row::{Row, dense_batch, gemm};
 use crate::words::{ROC, flag, typed};
 use gemwright_core::blas::Batch;
 
@@ -48,10 +48,8 @@ fn row(names: &[String], line: &str) -> Result<Row, String> {
     );
     let count = number("batch_count").unwrap_or(1);
     if count > 1 {
-        let dense = [gemm.m * gemm.k, gemm.k * gemm.n, gemm.m * gemm.n];
-        let stride = |name: &str, dense: i64| number(name).unwrap_or(dense);
-        let [a, b, c] =
-            [("stride_a", dense[0]), ("stride_b", dense[1]), ("stride_c", dense[2])].map(|(n, d)| stride(n, d));
+        let Batch { a, b, c, .. } = dense_batch([gemm.m, gemm.n, gemm.k], count);
+        let [a, b, c] = [("stride_a", a), ("stride_b", b), ("stride_c", c)].map(|(n, d)| number(n).unwrap_or(d));
         gemm.batch = Some(Batch { a, b, c, count });
     }
     let solution = cell(&["soulution_index", "solution_index"])?;
@@ -59,14 +57,9 @@ fn row(names: &[String], line: &str) -> Result<Row, String> {
         return Err(format!("the solution is `{solution}`"));
     }
     let us = cell(&["us"]).ok().and_then(|text| text.parse::<f64>().ok()).filter(|us| us.is_finite() && *us > 0.0);
-    Ok(Row {
-        gemm,
-        dtype: kind(&["a_type", "input_type"])?,
-        out_dtype: kind(&["d_type", "c_type", "output_type"])?,
-        bias: false,
-        count: 1,
-        tuned: us.map(|us| (us * 1e-6, format!("solution {solution}"))),
-    })
+    let tuned = us.map(|us| (us * 1e-6, format!("solution {solution}")));
+    let (dtype, out_dtype) = (kind(&["a_type", "input_type"])?, kind(&["d_type", "c_type", "output_type"])?);
+    Ok(Row { tuned, ..Row::new(gemm, dtype, out_dtype) })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::cublas::Log;
 use crate::row::Row;
-use crate::{aiter, bench_lines, overrides, tunableop};
+use crate::{aiter, bench_lines, nvidia, overrides, tunableop};
 use gemwright_core::Workload;
 
 /// What was found.
@@ -41,14 +41,18 @@ pub fn read(text: &str) -> Result<Option<Found>, String> {
             None => Ok(Some(Found { kind: "a table of solutions of hipBLASLt or rocBLAS", rows, other_lines: 0 })),
         };
     }
+    if let Some(rows) = nvidia::problems(text).filter(|rows| !rows.is_empty()) {
+        return Ok(Some(Found { kind: "a list of problems for nvMatmulHeuristics", rows, other_lines: 0 }));
+    }
     type Reader = fn(&str) -> Option<Row>;
-    let readers: [(&str, Reader); 3] = [
+    let readers: [(&str, Reader); 4] = [
         ("a file of TunableOp", tunableop::line),
         ("lines of hipblaslt-bench or rocblas-bench", bench_lines::line),
+        ("lines of CUTLASS's profiler", nvidia::profiler_line),
         ("aiter's lines of what was not found", aiter::missed),
     ];
     let mut log = Log::default();
-    let mut counts = [0usize; 3];
+    let mut counts = [0usize; 4];
     let (mut rows, mut other, mut logged) = (Vec::new(), 0, 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         if log.line(line) {

@@ -1,6 +1,6 @@
 //! A product as a library is called for it, and back again.
 
-use gemwright_core::blas::{Gemm, Settings, Trans};
+use gemwright_core::blas::{Arguments, Batch, Gemm, Settings, Trans};
 use gemwright_core::{Call, DType, Measured, MeasuredKernel, Op, Operands, View};
 
 /// A matrix product by the library's arguments, column-major: its A is our second operand, its m our N.
@@ -13,11 +13,18 @@ pub struct Row {
     /// A row is added to every row of the result.
     pub bias: bool,
     pub count: u64,
+    /// What the library was asked for where that was a product with a vector.
+    pub asked: Option<Arguments>,
     /// What a tuned table says of it: seconds, and by what.
     pub tuned: Option<(f64, String)>,
 }
 
 impl Row {
+    /// One run of a product and nothing more.
+    pub fn new(gemm: Gemm, dtype: DType, out_dtype: DType) -> Row {
+        Row { gemm, dtype, out_dtype, bias: false, count: 1, asked: None, tuned: None }
+    }
+
     /// The call's product; otherwise why there is none.
     pub fn of(call: &Call, settings: Settings) -> Result<Row, &'static str> {
         let (bias, out_dtype) = match &call.operands {
@@ -30,13 +37,14 @@ impl Row {
             return Err("weights in fewer bits are no operand of such a product");
         }
         let gemm = call.gemm(settings).ok_or("the library is not called for a matrix product here")?;
-        Ok(Row { gemm, dtype: call.dtype(), out_dtype, bias, count: call.count, tuned: None })
+        Ok(Row { bias, count: call.count, ..Row::new(gemm, call.dtype(), out_dtype) })
     }
 
     /// The same product whatever its count.
     pub fn same(&self, other: &Row) -> bool {
         let plain = |gemm: &Gemm| Gemm { epilogue: None, compute_type: None, beta: 0.0, ..gemm.clone() };
         plain(&self.gemm) == plain(&other.gemm)
+            && self.asked == other.asked
             && (self.dtype, self.out_dtype, self.bias) == (other.dtype, other.out_dtype, other.bias)
     }
 
@@ -51,7 +59,7 @@ impl Row {
         let Gemm { transa, transb, m, n, k, lda, ldb, ldc, batch, .. } = &self.gemm;
         let a = if *transa == Trans::T { k } else { m };
         let b = if *transb == Trans::T { n } else { k };
-        let apart = batch.is_none_or(|batch| (batch.a, batch.b, batch.c) == (m * k, k * n, m * n));
+        let apart = batch.is_none_or(|batch| batch == dense_batch([*m, *n, *k], batch.count));
         (lda, ldb, ldc) == (a, b, m) && apart
     }
 
@@ -114,10 +122,14 @@ pub(crate) fn gemm(trans: [Trans; 2], [m, n, k]: [i64; 3], [lda, ldb, ldc]: [i64
     }
 }
 
+/// Matrices one behind the other; what is read may be of any size.
+pub(crate) fn dense_batch([m, n, k]: [i64; 3], count: i64) -> Batch {
+    Batch { a: m.saturating_mul(k), b: k.saturating_mul(n), c: m.saturating_mul(n), count }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemwright_core::blas::Batch;
 
     #[test]
     fn a_call_and_its_row_are_the_same() {
@@ -127,8 +139,7 @@ mod tests {
                     let lda = if transa == Trans::T { 64 } else { 96 };
                     let ldb = if transb == Trans::T { 32 } else { 64 };
                     let gemm = Gemm { batch, ..gemm([transa, transb], [96, 32, 64], [lda, ldb, 96]) };
-                    let row =
-                        Row { gemm, dtype: DType::Bf16, out_dtype: DType::Bf16, bias: false, count: 3, tuned: None };
+                    let row = Row { count: 3, ..Row::new(gemm, DType::Bf16, DType::Bf16) };
                     let again = Row::of(&row.call(), Settings::default()).unwrap();
                     assert!(again.same(&row), "{again:?} {row:?}");
                     assert_eq!(again.count, 3);

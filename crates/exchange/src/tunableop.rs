@@ -1,8 +1,8 @@
 //! PyTorch's TunableOp: untuned files, and the results file with its validators. Extents are the library's.
 
-use crate::row::{Row, gemm};
+use crate::row::{Row, dense_batch, gemm};
 use crate::words::{TUNABLE, flag, letter, named, typed};
-use gemwright_core::blas::{Batch, Gemm};
+use gemwright_core::blas::Gemm;
 use std::fmt::Write;
 
 pub fn refuses(row: &Row) -> Option<&'static str> {
@@ -65,12 +65,12 @@ pub fn line(text: &str) -> Option<Row> {
     let trans = [flag(flags.get(..1)?)?, flag(flags.get(1..2)?)?];
     let [m, n, k] = [number(m)?, number(n)?, number(k)?];
     let mut gemm = gemm(trans, [m, n, k], [number(lda)?, number(ldb)?, number(ldc)?]);
-    gemm.batch = count.map(|count| Batch { a: m * k, b: k * n, c: m * n, count });
+    gemm.batch = count.map(|count| dense_batch([m, n, k], count));
     // A results file says what won, and its milliseconds.
     let solution = cells.next().unwrap_or("").to_string();
     let ms = cells.next().and_then(|text| text.parse::<f64>().ok()).filter(|ms| ms.is_finite() && *ms > 0.0);
     let tuned = ms.map(|ms| (ms * 1e-3, solution));
-    Some(Row { gemm, dtype, out_dtype: dtype, bias, count: 1, tuned })
+    Some(Row { bias, tuned, ..Row::new(gemm, dtype, dtype) })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::trace_screen::{findings, problems};
 use crate::error::Error;
 use crate::page::{measures, plot_chip};
 use gemwright_compare::{Comparison, changes};
-use gemwright_core::{Cell, Chip, DType, Table, Workload};
+use gemwright_core::{Cell, Chip, DType, Operands, Table, Workload};
 use gemwright_report as report;
 use gemwright_report::{Measure, Page, PagePoint, Part, Plot, PlotChip, PlotPoint, Segment};
 use gemwright_trace::tables::Timeline;
@@ -246,16 +246,15 @@ fn told_changes(
     for change in changes(&itself, [chip, chip])? {
         let Some(saves) = change.saves().filter(|saves| *saves > 0.0) else { continue };
         // Attention is among the operations below.
-        let product = change.rows.first().and_then(|i| itself.rows[*i].call().product());
-        let Some(p) = product else { continue };
+        let Some(first) = change.rows.first().map(|i| itself.rows[*i].call()) else { continue };
+        let Some(p) = first.product() else { continue };
         let (now, then) = (report::seconds(change.now), report::seconds(saves));
         let what = match change.rows.len() {
             1 => change.what.replace(" it", &format!(" the product {} x {} x {}", p.m, p.n, p.k)),
             _ => change.what.clone(),
         };
         let text = format!("{what}: would save {then} of {now}; {}", change.why);
-        // The first of them, by its sizes as the tables write them.
-        all.push((saves * 1e3, text, format!("mm {}, {})", p.m, p.k)));
+        all.push((saves * 1e3, text, filter_of(&first.operands, points)));
     }
     for point in points.iter().filter(|p| p.lost > 0.0 && kinds[p.colour] != PRODUCTS) {
         let roof =
@@ -273,6 +272,19 @@ fn told_changes(
     }
     all.sort_by(|x, y| y.0.total_cmp(&x.0));
     Ok(all.into_iter().take(CHANGES).map(|(_, text, filter)| (text, filter)).collect())
+}
+
+/// Words that find a call's rows, its sizes as the tables write them; none where they would find nothing.
+fn filter_of(operands: &Operands, points: &[PagePoint]) -> String {
+    let (name, first) = match operands {
+        Operands::Product { a, .. } | Operands::Grouped { a, .. } => ("mm", &a.size[a.size.len().saturating_sub(2)..]),
+        Operands::Convolution(convolution) => ("conv", &convolution.input.size[..]),
+        Operands::Attention(_) => return String::new(),
+    };
+    let sizes = first.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let filter = format!("{name} {sizes})");
+    let found = |point: &PagePoint| filter.split(' ').all(|word| point.filter.contains(word));
+    if points.iter().any(found) { filter } else { String::new() }
 }
 
 fn lists(tables: &Tables, points: &[PagePoint]) -> Vec<(String, Vec<Measure>)> {
