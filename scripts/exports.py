@@ -75,6 +75,7 @@ def heuristics(binary):
         kernels = interface.get_with_mnk(p["m"], p["n"], p["k"], layouts[p["layout"]], 1, hardware)
         assert kernels, p
     print(f"nvMatmulHeuristics: {len(bf16)} problems, a kernel for each")
+    return interface, hardware
 
 
 def options(line):
@@ -124,7 +125,7 @@ def by_lines(binary):
 if __name__ == "__main__":
     by_lines(sys.argv[1])
     tunableop(sys.argv[1])
-    heuristics(sys.argv[1])
-    # Beside torch, nvMatmulHeuristics falls when its library is unloaded; by then all is said.
+    # Kept until the end: beside torch, nvMatmulHeuristics falls when its library is closed.
+    kept = heuristics(sys.argv[1])
     sys.stdout.flush()
     os._exit(0)

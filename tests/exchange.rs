@@ -67,6 +67,8 @@ fn what_a_format_cannot_hold_is_said() {
     assert_eq!(code, Some(0), "{message}");
     assert!(serde_json::from_str::<serde_json::Value>(&out).unwrap().as_array().unwrap().len() > 3);
     assert!(message.contains("left out") && message.contains("experts"), "{message}");
+    let (_, _, message) = gemwright(&["export", "opt-125m", "--phase", "decode", "--to", "rocblas-bench"]);
+    assert!(message.contains("the bias of"), "{message}");
     let words = ["export", "mixtral-8x7b", "--engine", "vllm", "--tp", "2", "--tokens", "8", "--to", "vllm-moe"];
     let (_, out, _) = gemwright(&words);
     assert!(out.starts_with("E=8,N=7168,device_name=NVIDIA_H200.json"), "{out}");

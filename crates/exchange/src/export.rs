@@ -40,6 +40,8 @@ pub struct LeftOut {
 pub struct Export {
     pub text: String,
     pub rows: usize,
+    /// Rows that stand for a product with a bias, which the format has no word for.
+    pub without_bias: usize,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -105,7 +107,7 @@ pub fn export(workload: &Workload, format: Format, device: &str) -> Export {
         for call in workload.calls().iter().filter(|call| call.groups().is_none()) {
             reasons.add("only experts have such files", call.count);
         }
-        return Export { text, rows, left_out: reasons.0 };
+        return Export { text, rows, without_bias: 0, left_out: reasons.0 };
     }
     let mut rows: Vec<Row> = Vec::new();
     for call in workload.calls() {
@@ -125,5 +127,7 @@ pub fn export(workload: &Workload, format: Format, device: &str) -> Export {
             None => rows.push(row),
         }
     }
-    Export { text: format.write(&rows), rows: rows.len(), left_out: reasons.0 }
+    let rocblas = matches!(format, Format::RocblasBench | Format::RocblasYaml);
+    let without_bias = if rocblas { rows.iter().filter(|row| row.bias).count() } else { 0 };
+    Export { text: format.write(&rows), rows: rows.len(), without_bias, left_out: reasons.0 }
 }

@@ -105,6 +105,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             );
         }
         eprintln!("{} rows", out.rows);
+        if out.without_bias > 0 {
+            eprintln!("left out: the bias of {} rows: rocBLAS has none, they are the bare products", out.without_bias);
+        }
         for left in &out.left_out {
             eprintln!("left out: {} products, {} runs: {}", left.products, left.runs, left.why);
         }
