@@ -3,7 +3,7 @@
 //! some and many rows apart, since memory rules the first and the tensor cores the last.
 
 use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule};
-use crate::{Chip, DType, Product};
+use crate::{Chip, Product};
 use std::fmt;
 
 /// What a kernel's time goes by on a chip.
@@ -238,13 +238,6 @@ impl KernelChoice {
         fits && self.tile.n.is_multiple_of(steps)
             && (self.cluster == 1 || (!split && large))
             && !(split && self.tile.n > 128)
-    }
-
-    /// The kernel with the least predicted time, and that time; operands of 16 bits.
-    pub fn best(product: &Product, dtype: DType, feeds: [Feed; 2], chip: &KernelChip) -> Option<(KernelChoice, f64)> {
-        let timed = |choice: KernelChoice| (choice, choice.seconds(product, feeds, 0.0, chip));
-        let all = KernelChoice::all().filter(|_| matches!(dtype, DType::Bf16 | DType::F16));
-        all.map(timed).min_by(|(_, x), (_, y)| x.total_cmp(y))
     }
 
     /// Rounds in which every unit has a tile to work on, the last one cut where the schedule cuts tiles.

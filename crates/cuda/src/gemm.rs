@@ -156,14 +156,20 @@ impl Gemm {
     /// Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
     /// stream's device until the stream has done the work; those of the result are touched by nobody else, and overlap
     /// nothing. The scratch is of this stream alone.
-    pub unsafe fn launch(&self, stream: &Stream, operands: &Operands, scratch: &Scratch) -> Result<(), CudaError> {
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        operands: &Operands,
+        scratch: &Scratch,
+        early: bool,
+    ) -> Result<(), CudaError> {
         let Product { batch, m, n, .. } = self.product;
         if batch == 0 || m == 0 || n == 0 {
             return Ok(());
         }
         let params = self.params(operands, scratch)?;
         // SAFETY: the kernel takes these parameters; the rest is the caller's.
-        unsafe { self.kernel.launch(stream, self.shares.grid, THREADS, &params, true) }
+        unsafe { self.kernel.launch(stream, self.shares.grid, THREADS, &params, early) }
     }
 
     fn params(&self, operands: &Operands, scratch: &Scratch) -> Result<Params, CudaError> {

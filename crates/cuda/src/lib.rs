@@ -7,6 +7,7 @@
 mod bias_grad;
 mod cache;
 mod config;
+mod decode;
 mod driver;
 mod ends;
 mod error;
@@ -24,6 +25,7 @@ mod wgmma;
 pub use bias_grad::{BiasGrad, compile_bias_grad};
 pub use cache::folder as cache_folder;
 pub use config::{Config, Gate, Layouts, OutWay, Output, PartWay};
+pub use decode::{Decode, DecodeConfig};
 pub use driver::{Device, Event, Graph, Kernel, Memory, Properties, Stream};
 pub use ends::{Matrix, Operands};
 pub use error::{Absent, CudaError};

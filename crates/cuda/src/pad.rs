@@ -101,7 +101,7 @@ impl Pad {
     /// # Safety
     /// All elements of the matrices and all bytes of the copies are memory of the stream's device until the stream has done
     /// the work; nobody else touches the copies, and they overlap nothing.
-    pub unsafe fn launch(&self, stream: &Stream, copies: &[(Padded, u64, u64)]) -> Result<(), CudaError> {
+    pub unsafe fn launch(&self, stream: &Stream, copies: &[(Padded, u64, u64)], early: bool) -> Result<(), CudaError> {
         let mut params = Params { of: [Source::default(); 2], warps: 0 };
         for (source, (padded, from, to)) in params.of.iter_mut().zip(copies) {
             *source = told(padded, *from, *to)?;
@@ -113,7 +113,7 @@ impl Pad {
         }
         let grid = (params.warps as u64).div_ceil(WARPS).min(self.blocks);
         // SAFETY: the kernel takes these parameters; the rest is the caller's.
-        unsafe { self.kernel.launch(stream, grid as u32, 32 * WARPS as u32, &params, true) }
+        unsafe { self.kernel.launch(stream, grid as u32, 32 * WARPS as u32, &params, early) }
     }
 }
 

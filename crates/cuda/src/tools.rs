@@ -1,7 +1,7 @@
 //! Random numbers on the device, and what results are held against: sums in double precision.
 
 use crate::config::activation_number;
-use crate::driver::{Device, Kernel, Memory, Stream};
+use crate::driver::{Device, Event, Kernel, Memory, Stream};
 use crate::ends::{Matrix, Operands};
 use crate::error::CudaError;
 use crate::nvrtc::compile;
@@ -17,6 +17,7 @@ pub struct Tools {
     fill: Kernel,
     scan: Kernel,
     sample: Kernel,
+    read: Kernel,
     /// Two numbers that kernels write.
     found: Memory,
     blocks: u32,
@@ -77,6 +78,15 @@ struct Sample {
     add: i32,
 }
 
+/// `Reading` of kernels/tools.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Reading {
+    from: u64,
+    count: u64,
+    never: u64,
+}
+
 /// What a result should be.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
@@ -110,9 +120,28 @@ impl Tools {
             fill: kernel("fill_normal")?,
             scan: kernel("scan")?,
             sample: kernel("sample")?,
+            read: kernel("read_all")?,
             found: Memory::new(device, 16)?,
             blocks: device.properties.multiprocessors * 8,
         })
+    }
+
+    /// Bytes a second at which memory is read: the best of a few goes over a piece that no cache holds.
+    pub fn read_bandwidth(&self, stream: &Stream) -> Result<f64, CudaError> {
+        const BYTES: usize = 2 << 30;
+        let memory = Memory::new(stream.device(), BYTES)?;
+        memory.fill(0, BYTES, 0, stream)?;
+        let reading = Reading { from: memory.address(), count: BYTES as u64 / 16, never: self.found.address() };
+        let [before, after] = [Event::new(stream.device())?, Event::new(stream.device())?];
+        let mut best = 0f64;
+        for _ in 0..8 {
+            before.record(stream)?;
+            // SAFETY: as many bytes are read as the memory has.
+            unsafe { self.read.launch(stream, self.blocks, 256, &reading, false)? };
+            after.record(stream)?;
+            best = best.max(BYTES as f64 / after.seconds_since(&before)?);
+        }
+        Ok(best)
     }
 
     /// Fills `count` elements with normal numbers.

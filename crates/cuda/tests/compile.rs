@@ -2,10 +2,10 @@
 //! no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
 //! configuration, not one in many.
 
-use gemwright_core::{Activation, DType, KernelTile, Schedule};
+use gemwright_core::{Activation, DType, DecodeChoice, KernelTile, Schedule};
 use gemwright_cuda::{
-    Compiled, Config, CudaError, Gate, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay, compile_bias_grad,
-    compile_pad, compiler_version,
+    Compiled, Config, CudaError, DecodeConfig, Gate, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
+    compile_bias_grad, compile_pad, compiler_version,
 };
 
 /// Everything that goes together.
@@ -133,6 +133,50 @@ fn the_gradient_of_a_bias_compiles() {
     for dtypes in [(DType::Bf16, DType::Bf16), (DType::F16, DType::F32), (DType::F32, DType::F32)] {
         assert_eq!(complaints(compile_bias_grad(dtypes, dtypes.1 == DType::F32, "sm_80", true)), Vec::<String>::new());
     }
+}
+
+/// Every way of streaming weights, plain and with everything that may be asked of it.
+fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
+    let mut all = Vec::new();
+    for choice in DecodeChoice::all() {
+        let plain = DecodeConfig::new(choice);
+        let parts = [PartWay::None, PartWay::PerColumn, PartWay::None, PartWay::PerElement];
+        let f8 = DecodeConfig { weights: DType::F8E4m3, ..plain };
+        let kinds = [
+            plain,
+            DecodeConfig {
+                tokens: 2,
+                dtype: DType::F16,
+                weights: DType::F16,
+                out_dtype: DType::F32,
+                add: true,
+                ..plain
+            },
+            DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
+            DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },
+            DecodeConfig { shifted: [true, true], tail: true, ..plain },
+            DecodeConfig { shifted: [false, true], tokens: 2, ..plain },
+            f8,
+            DecodeConfig { tokens: 2, gated: true, activation: Activation::Silu, ..f8 },
+        ];
+        all.extend(kinds.into_iter().filter(DecodeConfig::fits).map(|config| ("sm_90a", config)));
+        if choice.split == 1 {
+            all.push(("sm_80", plain));
+        }
+    }
+    all
+}
+
+#[test]
+fn kernels_that_stream_weights_compile() {
+    let Some(()) = compiler() else { return };
+    let all = decode_configs();
+    let some: Vec<_> = all.iter().step_by(step(17)).collect();
+    let bad = some.iter().flat_map(|(arch, config)| {
+        complaints(config.compile(arch, true)).into_iter().map(move |line| format!("{arch} {config:?}: {line}"))
+    });
+    let bad: Vec<String> = bad.collect();
+    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod bench;
 mod candidate;
 mod contract;
 pub mod cuda;
+mod dispatch;
 mod epilogue;
 pub mod judge;
 pub mod limit;
@@ -18,17 +19,21 @@ mod own;
 mod problem;
 mod safe;
 mod split;
+pub mod tuned_files;
+mod variant;
 pub mod vendor;
 mod worker;
 
 pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
 pub use contract::{Contract, Determinism, Fusion, Refusal, Strides, Types};
+pub use dispatch::{Dispatcher, RefusedTable, TABLES};
 pub use epilogue::{Epilogue, Part, Parts};
 pub use mapped::{Mapped, MappedError};
 pub use own::{OwnKernel, own};
 pub use problem::{Layout, Problem};
 pub use safe::{Multiply, MultiplyError};
 pub use split::Split;
+pub use variant::Variant;
 pub use worker::{PYTORCH, SPINS, Worker};
 
 /// Every candidate that can run here, ours first; libraries that are not here are among the absent.

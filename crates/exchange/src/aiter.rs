@@ -17,8 +17,12 @@ pub fn refuses(row: &Row) -> Option<&'static str> {
     }
 }
 
+/// Columns of a tuned file.
+pub const TUNED: &str =
+    "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw";
+
 /// Python's word.
-fn word(holds: bool) -> &'static str {
+pub fn word(holds: bool) -> &'static str {
     if holds { "True" } else { "False" }
 }
 

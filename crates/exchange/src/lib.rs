@@ -13,6 +13,7 @@ mod overrides;
 mod read;
 mod row;
 mod tunableop;
+pub mod tuned;
 mod words;
 
 pub use export::{Export, Format, LeftOut, export};

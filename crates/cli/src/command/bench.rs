@@ -71,6 +71,9 @@ pub struct Args {
     /// On a GPU: of every schedule (data-parallel, persistent, stream-k, split-k) the kernel that the cost model ranks first
     #[arg(long, conflicts_with_all = ["next", "kernel"])]
     pub schedules: bool,
+    /// On a GPU: each product begins when the one before it has ended; otherwise kernels of ours may begin beside its end
+    #[arg(long)]
+    pub single: bool,
     /// On a GPU: without pauses too, at the power the card may draw
     #[arg(long)]
     pub sustained: bool,
@@ -109,8 +112,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
     }
-    if args.next > 0 || args.sustained || args.resume || args.schedules {
-        let why = "--next, --schedules, --sustained and --resume go with --device cuda";
+    if args.next > 0 || args.sustained || args.single || args.resume || args.schedules {
+        let why = "--next, --schedules, --sustained, --single and --resume go with --device cuda";
         return Err(Error::Usage(why.into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);

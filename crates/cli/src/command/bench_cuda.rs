@@ -46,7 +46,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
             asked.problem.b = Layout::column_major(p.k, asked.problem.weight_cols());
         }
     }
-    let queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
+    let mut queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
+    queue.early = !args.single;
     let tools = Tools::new(&device).map_err(|e| missing(&e))?;
     let entrants = match kernels.as_slice() {
         [] if args.schedules => Entrants::EachSchedule,
@@ -96,9 +97,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let chip = catalog.recognise(&device.properties.name, None, None);
     let origin = vendor.as_ref().map(Candidate::origin);
     let p = &device.properties;
+    let read = tools.read_bandwidth(&queue.stream).map_err(|e| missing(&e))?;
     let all = json!({
         "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "cublaslt": origin,
         "device": {"name": p.name, "multiprocessors": p.multiprocessors, "driver": p.driver},
+        "single": args.single, "read_bytes_per_second": read,
         "nvidia_smi": smi(), "products": rows,
     });
     let table = table(&rows, dtype, chip);

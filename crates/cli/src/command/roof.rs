@@ -10,10 +10,10 @@ use crate::products::{one_product, products_of_csv};
 use crate::subject::ModelOptions;
 use crate::workload::{describe, workload};
 use gemwright_core::{
-    Cell, Chip, DType, KernelChip, KernelChoice, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload,
+    Cell, Chip, DType, KernelChip, Pass, Roof, Summary, Table, Utilisation, WarpTile, Waves, Workload,
 };
 use gemwright_engine::Problem;
-use gemwright_engine::cuda::feeds;
+use gemwright_engine::cuda::ranked;
 use gemwright_report::{self as report, PlotChip, PlotPoint};
 use serde_json::json;
 use std::path::PathBuf;
@@ -205,16 +205,13 @@ fn roofs(workload: &Workload, chips: &[Chip]) -> Result<Table, Error> {
 /// The kernel of ours that would be picked, its waves and its predicted time.
 fn own_cells(call: &gemwright_core::Call, chip: &Chip) -> [Cell; 3] {
     let picked = KernelChip::of(chip).zip(Problem::of(call, call.dtype())).and_then(|(chip, problem)| {
-        // What TMA cannot move has no kernel yet.
-        let aligned = [problem.a, problem.b].iter().all(|layout| layout.row.max(layout.col) % 8 == 0);
-        let (choice, seconds) =
-            KernelChoice::best(&problem.product, problem.dtype, feeds(&problem), &chip).filter(|_| aligned)?;
-        Some((choice, choice.waves(&problem.product, &chip), seconds))
+        let (kernel, seconds) = ranked(&problem, &chip).into_iter().next()?;
+        Some((kernel, kernel.waves(&problem, &chip)?, seconds))
     });
     match picked {
         None => [const { Cell::Empty }; 3],
-        Some((choice, waves, seconds)) => [
-            choice.to_string().into(),
+        Some((kernel, waves, seconds)) => [
+            kernel.to_string().into(),
             Cell::shown(waves, report::significant(waves, 3)),
             Cell::shown(seconds, report::seconds(seconds)),
         ],

@@ -7,7 +7,7 @@ use super::queue::CudaQueue;
 use crate::candidate::Operands;
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Layout, Problem};
-use gemwright_core::{Activation, DType, KernelChoice, Product};
+use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, Product};
 use gemwright_cuda::{BiasGrad, CudaError, Device, Expected, Matrix, Memory, MmaTile, Tools};
 use std::sync::Arc;
 
@@ -176,7 +176,16 @@ pub fn cases() -> Vec<Case> {
             all.push(Case { kernel: Kernel::Hopper(choice), problem });
         }
     }
+    for choice in DecodeChoice::all() {
+        for (m, n, k) in [(1, 72, 4096), (8, 1000, 1000), (13, 40, 2056), (3, 4097, 72)] {
+            all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
+        }
+    }
     let some = [
+        "decode-16x8a4p",
+        "decode-16x8a2s4",
+        "decode-32x4a4p",
+        "decode-16x16a2",
         "128x256-persistent",
         "128x128p-persistent",
         "128x176-stream-k",
@@ -195,6 +204,7 @@ pub fn cases() -> Vec<Case> {
         // Every leading dimension, whichever way the operands lie, and views that begin anywhere.
         let (m, n) = match kernel {
             Kernel::Mma(tile) => (u64::from(tile.m) + 3, u64::from(tile.n) + 5),
+            Kernel::Decode(_) => (11, 389),
             _ => (259, 389),
         };
         for k in 96..104 {
@@ -204,21 +214,28 @@ pub fn cases() -> Vec<Case> {
             push(Problem::grad_weight(m, n, k, DType::Bf16));
             push(Problem::grad_weight(m + k - 95, n, 520, DType::Bf16));
         }
+        let m = if matches!(kernel, Kernel::Decode(_)) { 6 } else { 136 };
         for bases in [[2, 16, 16], [16, 4, 16], [16, 16, 2], [8, 2, 4]] {
-            let plain = Problem { bases, ..Problem::linear(136, 264, 520, DType::Bf16) };
+            let plain = Problem { bases, ..Problem::linear(m, 264, 520, DType::Bf16) };
             push(plain);
-            push(Problem { bases, ..Problem::grad_weight(136, 264, 523, DType::Bf16) });
-            push(Problem { bases, out_dtype: DType::F32, ..Problem::new(136, 264, 72, DType::F16) });
+            push(Problem { bases, ..Problem::grad_weight(m, 264, 523, DType::Bf16) });
+            push(Problem { bases, out_dtype: DType::F32, ..Problem::new(m, 264, 72, DType::F16) });
             push(Problem { product: Product { batch: 3, ..plain.product }, ..plain });
-            push(Problem { bases, ..Problem::gated(136, 264, 520, DType::Bf16, Activation::Silu) });
+            push(Problem { bases, ..Problem::gated(m, 264, 520, DType::Bf16, Activation::Silu) });
         }
         for (batch, k) in [(3, 77), (2, 130)] {
-            let one = Problem::linear(70, 90, k, DType::Bf16);
+            let one = Problem::linear(if m == 6 { 9 } else { 70 }, 90, k, DType::Bf16);
             push(Problem { product: Product { batch, ..one.product }, ..one });
         }
-        for (m, n, k) in
-            [(264, 520, 328), (8, 1000, 4096), (1024, 1536, 512), (1, 8, 8), (7, 24, 0), (512, 264, 20_000)]
-        {
+        for (m, n, k) in [
+            (264, 520, 328),
+            (8, 1000, 4096),
+            (1024, 1536, 512),
+            (1, 8, 8),
+            (7, 24, 0),
+            (16, 77, 5001),
+            (512, 264, 20_000),
+        ] {
             let bf16 = DType::Bf16;
             let plain = Problem::linear(m, n, k, bf16);
             push(plain);

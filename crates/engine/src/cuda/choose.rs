@@ -1,11 +1,12 @@
 //! Which of our kernels a problem gets: the one whose predicted time is least.
 
 use super::copies::Copies;
-use super::own::{config, rows_out};
+use super::kernel::Kernel;
+use super::own::{CONTRACT, config, rows_out};
+use super::own_decode::{config as decode_config, few_rows};
 use crate::epilogue::Epilogue;
 use crate::problem::Problem;
-use gemwright_core::{Activation, Feed, KernelChip, KernelChoice, Product};
-use gemwright_cuda::Properties;
+use gemwright_core::{Activation, DecodeChoice, Feed, KernelChip, KernelChoice, Product};
 
 /// How a and b lie.
 pub fn feeds(problem: &Problem) -> [Feed; 2] {
@@ -17,10 +18,12 @@ pub fn feeds(problem: &Problem) -> [Feed; 2] {
 }
 
 /// Kernels for a problem with their predicted seconds, fastest first.
-pub fn choices(problem: &Problem, device: &Properties) -> Vec<(KernelChoice, f64)> {
-    let problem = &Copies::of(&rows_out(problem)).problem;
+pub fn choices(problem: &Problem, chip: &KernelChip) -> Vec<(KernelChoice, f64)> {
+    let copies = Copies::of(&rows_out(problem));
+    // What is copied first is read and written once more.
+    let copying = 2.0 * copies.bytes() as f64 / (chip.memory * chip.clock);
+    let problem = &copies.problem;
     let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
-    let chip = KernelChip::hopper(u64::from(device.multiprocessors));
     let feeds = feeds(problem);
     let product = Product { n: problem.weight_cols(), ..problem.product };
     let extra = epilogue_clocks(&problem.epilogue);
@@ -28,7 +31,7 @@ pub fn choices(problem: &Problem, device: &Properties) -> Vec<(KernelChoice, f64
         .filter(|choice| config(problem, choice).is_ok_and(|config| config.check().is_ok()))
         // Where the result is turned by hand it is not worth it.
         .filter(|choice| direct || !choice.turned || problem.out_dtype.bytes() == 2)
-        .map(|choice| (choice, choice.seconds(&product, feeds, extra, &chip)))
+        .map(|choice| (choice, choice.seconds(&product, feeds, extra, chip) + copying))
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
     all
@@ -48,11 +51,43 @@ fn epilogue_clocks(epilogue: &Epilogue) -> f64 {
     activation * if epilogue.gated { 0.8 } else { 1.0 } + parts.sum::<f64>() + kept
 }
 
+/// Rows for which kernels that stream weights have been measured; they take more.
+const MEASURED_ROWS: u64 = 8;
+
+/// Kernels that stream weights past a few rows, with their predicted seconds, fastest first.
+fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, f64)> {
+    let few = few_rows(problem);
+    if few.product.m > MEASURED_ROWS {
+        return Vec::new();
+    }
+    let product = Product { n: few.weight_cols(), ..few.product };
+    let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
+        .filter_map(|choice| {
+            let config = decode_config(problem, choice).ok()?;
+            Some((choice, choice.seconds(&product, config.blocks().into(), chip)))
+        })
+        .collect();
+    all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
+    all
+}
+
+/// Every kernel of ours for a problem with its predicted seconds, fastest first.
+pub fn ranked(problem: &Problem, chip: &KernelChip) -> Vec<(Kernel, f64)> {
+    if CONTRACT.admits(problem).is_err() {
+        return Vec::new();
+    }
+    let few = few_rows_choices(problem, chip).into_iter().map(|(choice, seconds)| (Kernel::Decode(choice), seconds));
+    let rest = choices(problem, chip).into_iter().map(|(choice, seconds)| (Kernel::Hopper(choice), seconds));
+    let mut all: Vec<(Kernel, f64)> = few.chain(rest).collect();
+    all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
+    all
+}
+
 /// The fastest of each schedule by prediction, split-K of any number as one.
-pub fn choices_by_schedule(problem: &Problem, device: &Properties) -> Vec<KernelChoice> {
+pub fn choices_by_schedule(problem: &Problem, chip: &KernelChip) -> Vec<KernelChoice> {
     let mut kinds = Vec::new();
     let mut found = Vec::new();
-    for (choice, _) in choices(problem, device) {
+    for (choice, _) in choices(problem, chip) {
         let kind = std::mem::discriminant(&choice.schedule);
         if !kinds.contains(&kind) {
             kinds.push(kind);
@@ -63,6 +98,6 @@ pub fn choices_by_schedule(problem: &Problem, device: &Properties) -> Vec<Kernel
 }
 
 /// The fastest by prediction.
-pub fn choose(problem: &Problem, device: &Properties) -> Option<KernelChoice> {
-    choices(problem, device).first().map(|(choice, _)| *choice)
+pub fn choose(problem: &Problem, chip: &KernelChip) -> Option<Kernel> {
+    ranked(problem, chip).first().map(|(kernel, _)| *kernel)
 }

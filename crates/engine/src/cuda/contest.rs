@@ -3,9 +3,9 @@
 
 use super::bench::{Measured, Method, measure};
 use super::check::{Case, Verdict, check};
-use super::choose::{choices, choices_by_schedule};
+use super::choose::{choices_by_schedule, ranked};
 use super::cublaslt::{CublasLt, PROPOSALS};
-use super::kernel::Kernel;
+use super::kernel::{Kernel, kernel_chip};
 use super::queue::CudaQueue;
 use crate::bench::Times;
 use crate::candidate::Candidate;
@@ -42,14 +42,13 @@ pub enum Entrants<'a> {
 impl Entrants<'_> {
     /// For a problem, the one that would be picked first.
     pub fn of(&self, problem: &Problem, device: &Device) -> Vec<Kernel> {
-        let device = &device.properties;
+        let chip = &kernel_chip(device);
         match self {
             Entrants::Named(kernels) => kernels.to_vec(),
             Entrants::Picked(next) => {
-                let ranked = choices(problem, device).into_iter().map(|(choice, _)| Kernel::Hopper(choice));
-                ranked.take(1 + next).collect()
+                ranked(problem, chip).into_iter().map(|(kernel, _)| kernel).take(1 + next).collect()
             }
-            Entrants::EachSchedule => choices_by_schedule(problem, device).into_iter().map(Kernel::Hopper).collect(),
+            Entrants::EachSchedule => choices_by_schedule(problem, chip).into_iter().map(Kernel::Hopper).collect(),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Which of our kernels is meant: one by name, or the one that is picked for a problem.
 
-use super::own::OwnCuda;
+use super::choose::choose;
+use super::own::{CONTRACT, OwnCuda};
+use super::own_decode::{OwnDecode, config as decode_config, few_rows};
 use super::own_mma::OwnMma;
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, Plan};
+use crate::contract::{Contract, Refusal};
 use crate::problem::Problem;
-use gemwright_core::KernelChoice;
-use gemwright_cuda::{Config, CudaError, Device, MmaConfig, MmaTile};
+use gemwright_core::{DecodeChoice, KernelChip, KernelChoice, Product};
+use gemwright_cuda::{Config, CudaError, DecodeConfig, Device, MmaConfig, MmaTile};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +19,8 @@ pub enum Kernel {
     Picked,
     #[allow(missing_docs)]
     Hopper(KernelChoice),
+    /// Weights streamed past a few rows.
+    Decode(DecodeChoice),
     /// By mma.sync.
     Mma(MmaTile),
 }
@@ -25,6 +30,7 @@ impl fmt::Display for Kernel {
         match self {
             Kernel::Picked => f.write_str("picked"),
             Kernel::Hopper(choice) => choice.fmt(f),
+            Kernel::Decode(choice) => choice.fmt(f),
             Kernel::Mma(tile) => tile.fmt(f),
         }
     }
@@ -35,6 +41,7 @@ impl fmt::Display for Kernel {
 #[allow(missing_docs)]
 pub enum Build {
     Hopper(Config),
+    Decode(DecodeConfig),
     Mma(MmaConfig),
 }
 
@@ -43,6 +50,7 @@ impl Build {
     pub fn compile(&self, device: &Device) -> Result<(), CudaError> {
         match self {
             Build::Hopper(config) => config.compile(false).map(|_| ()),
+            Build::Decode(config) => config.compile(&device.architecture(), false).map(|_| ()),
             Build::Mma(config) => config.compile(&device.architecture(), false).map(|_| ()),
         }
     }
@@ -51,29 +59,81 @@ impl Build {
 impl Kernel {
     /// All that have a name.
     pub fn all() -> impl Iterator<Item = Kernel> {
-        KernelChoice::all().map(Kernel::Hopper).chain(MmaTile::ALL.into_iter().map(Kernel::Mma))
+        let few = DecodeChoice::all().map(Kernel::Decode);
+        KernelChoice::all().map(Kernel::Hopper).chain(few).chain(MmaTile::ALL.into_iter().map(Kernel::Mma))
     }
 
-    /// From a name such as `128x256-persistent` or `mma-64x64`.
+    /// From a name such as `128x256-persistent`, `decode-16x8a4s2` or `mma-64x64`.
     pub fn named(name: &str) -> Option<Kernel> {
-        KernelChoice::named(name).map(Kernel::Hopper).or_else(|| MmaTile::named(name).map(Kernel::Mma))
+        let hopper = || KernelChoice::named(name).map(Kernel::Hopper);
+        let decode = || DecodeChoice::named(name).map(Kernel::Decode);
+        hopper().or_else(decode).or_else(|| MmaTile::named(name).map(Kernel::Mma))
     }
 
     /// As a candidate on a device.
     pub fn candidate(self, device: &Arc<Device>) -> Box<dyn Candidate> {
         match self {
-            Kernel::Picked => Box::new(OwnCuda::new(device, None)),
-            Kernel::Hopper(choice) => Box::new(OwnCuda::new(device, Some(choice))),
+            Kernel::Picked => Box::new(Picked { device: device.clone() }),
+            Kernel::Hopper(choice) => Box::new(OwnCuda::new(device, choice)),
+            Kernel::Decode(choice) => Box::new(OwnDecode::new(device, choice)),
             Kernel::Mma(tile) => Box::new(OwnMma::new(device, Some(tile))),
+        }
+    }
+
+    /// Rounds in which every unit of a chip has something to work on; none where nothing says so.
+    pub fn waves(self, problem: &Problem, chip: &KernelChip) -> Option<f64> {
+        let product = Product { n: problem.weight_cols(), ..problem.product };
+        match self {
+            Kernel::Hopper(choice) => Some(choice.waves(&product, chip)),
+            Kernel::Decode(choice) => {
+                let blocks = decode_config(problem, choice).ok()?.blocks().into();
+                Some(choice.waves(&Product { n: few_rows(problem).weight_cols(), ..product }, blocks, chip))
+            }
+            Kernel::Picked | Kernel::Mma(_) => None,
         }
     }
 
     /// What is compiled for a problem, unless it is refused.
     pub fn build(self, problem: &Problem, device: &Arc<Device>) -> Option<Build> {
         match self {
-            Kernel::Picked => OwnCuda::new(device, None).config(problem).ok().map(Build::Hopper),
-            Kernel::Hopper(choice) => OwnCuda::new(device, Some(choice)).config(problem).ok().map(Build::Hopper),
+            Kernel::Picked => choose(problem, &kernel_chip(device))?.build(problem, device),
+            Kernel::Hopper(choice) => OwnCuda::new(device, choice).config(problem).ok().map(Build::Hopper),
+            Kernel::Decode(choice) => OwnDecode::new(device, choice).config(problem).ok().map(Build::Decode),
             Kernel::Mma(tile) => OwnMma::new(device, Some(tile)).config(problem).ok().map(Build::Mma),
         }
+    }
+}
+
+/// What times on a device go by.
+pub(super) fn kernel_chip(device: &Device) -> KernelChip {
+    KernelChip::hopper(u64::from(device.properties.multiprocessors))
+}
+
+/// The kernel that the cost model picks for each problem.
+struct Picked {
+    device: Arc<Device>,
+}
+
+impl Candidate for Picked {
+    fn name(&self) -> &str {
+        "own.picked"
+    }
+
+    fn origin(&self) -> String {
+        format!("gemwright {} on {}", env!("CARGO_PKG_VERSION"), self.device.properties.name)
+    }
+
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn is_own(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        CONTRACT.admits(problem)?;
+        let kernel = choose(problem, &kernel_chip(&self.device));
+        kernel.ok_or_else(|| Refusal::Library("no tile fits".into()))?.candidate(&self.device).prepare(problem)
     }
 }

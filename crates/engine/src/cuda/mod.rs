@@ -8,13 +8,15 @@ mod copies;
 mod cublaslt;
 mod kernel;
 mod own;
+mod own_decode;
 mod own_mma;
 mod queue;
 
 pub use check::{Case, Verdict, cases, check, check_all, check_bias_gradients};
-pub use choose::{choices, choose, feeds};
+pub use choose::{choose, ranked};
 pub use cublaslt::CublasLt;
 pub use kernel::{Build, Kernel};
 pub use own::OwnCuda;
+pub use own_decode::OwnDecode;
 pub use own_mma::OwnMma;
 pub use queue::CudaQueue;

@@ -1,6 +1,5 @@
 //! Our kernels as a candidate: problems turned into what kernels take.
 
-use super::choose::choose;
 use super::copies::Copies;
 use super::queue::{CudaQueue, matrix};
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
@@ -29,30 +28,24 @@ pub(super) const CONTRACT: Contract = Contract {
     keeps: true,
 };
 
-/// Our kernels on a device.
+/// A kernel of TMA and wgmma on a device.
 pub struct OwnCuda {
     device: Arc<Device>,
-    /// Always this one, rather than what the cost model picks.
-    forced: Option<KernelChoice>,
+    choice: KernelChoice,
     name: String,
 }
 
 impl OwnCuda {
-    /// The kernel that the cost model picks for each problem, or always the one that is forced.
-    pub fn new(device: &Arc<Device>, forced: Option<KernelChoice>) -> OwnCuda {
-        let name = forced.map_or_else(|| "own.sm90".to_string(), |choice| format!("own.{choice}"));
-        OwnCuda { device: device.clone(), forced, name }
+    #[allow(missing_docs)]
+    pub fn new(device: &Arc<Device>, choice: KernelChoice) -> OwnCuda {
+        OwnCuda { device: device.clone(), choice, name: format!("own.{choice}") }
     }
 
     /// What is compiled for a problem.
     pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
         CONTRACT.admits(problem)?;
         let problem = Copies::of(&rows_out(problem)).problem;
-        let choice = match self.forced {
-            Some(choice) => choice,
-            None => choose(&problem, &self.device.properties).ok_or_else(|| Refusal::Library("no tile fits".into()))?,
-        };
-        let config = config(&problem, &choice)?;
+        let config = config(&problem, &self.choice)?;
         config.check().map_err(|why| Refusal::Library(why.to_string()))?;
         Ok(config)
     }
@@ -115,10 +108,10 @@ impl Plan for OwnPlan {
             }
             let copies = self.copies.placed(&mut told, workspace.address.addr() as u64);
             // SAFETY: operands and workspace are the caller's promise; the copies lie inside the workspace.
-            unsafe { pad.launch(&queue.stream, &copies) }.map_err(failed)?;
+            unsafe { pad.launch(&queue.stream, &copies, queue.early) }.map_err(failed)?;
         }
         // SAFETY: the caller's promises are those of the kernel; the scratch is the queue's, whose stream is one.
-        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch) }.map_err(failed)
+        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch, queue.early) }.map_err(failed)
     }
 }
 
@@ -129,6 +122,12 @@ pub(super) fn rows_out(problem: &Problem) -> Problem {
     if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 || problem.epilogue.gated {
         return *problem;
     }
+    turned(problem)
+}
+
+/// The same problem with its sides changed: the result transposed is b transposed times a transposed.
+pub(super) fn turned(problem: &Problem) -> Problem {
+    let p = problem.product;
     let turned = |layout: Layout| Layout { row: layout.col, col: layout.row, ..layout };
     let mut epilogue = problem.epilogue;
     epilogue.parts = epilogue.parts.map(|part| part.map(turned));

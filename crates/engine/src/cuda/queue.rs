@@ -14,6 +14,8 @@ pub const WORKSPACE: usize = 64 << 20;
 pub struct CudaQueue {
     #[allow(missing_docs)]
     pub stream: Stream,
+    /// Kernels of ours may begin beside the end of the one before them, which they wait for themselves.
+    pub early: bool,
     pub(crate) scratch: Scratch,
     pub(crate) workspace: Memory,
 }
@@ -24,7 +26,7 @@ impl CudaQueue {
         let stream = Stream::new(device)?;
         let (scratch, workspace) = (Scratch::new(&stream)?, Memory::new(device, WORKSPACE)?);
         stream.synchronize()?;
-        Ok(CudaQueue { stream, scratch, workspace })
+        Ok(CudaQueue { stream, early: true, scratch, workspace })
     }
 
     /// The queue as one of these.

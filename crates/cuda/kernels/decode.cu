@@ -1,0 +1,314 @@
+// Y[m][n] = epilogue(sum over k of X(m,k) * W(n,k)) for a few rows of x, for every GPU from sm_80 on: weights [n, k] are
+// read once, at the pace of memory, and everything else serves to keep many of their bytes on the way.
+//
+// Tensor cores multiply with the sides changed: 16 rows of w are the rows of mma.sync, 8 rows of x its columns. In which order
+// k is summed does not matter as long as w and x agree, so a lane takes 16 neighbouring bytes of a row, as they lie: lane
+// 4g + t has piece t of rows g and g + 8 of w and of row g of x. Nothing goes through shared memory on the way in. The
+// WARPS warps of a block and the SPLIT blocks of a cluster share K; their sums meet in shared memory in a fixed order.
+// Weights do not depend on the kernel before this one: the first of them are asked for before it has ended.
+//
+// Set by the host (src/decode.rs):
+//   TOKENS      groups of 8 rows of x: 1 or 2
+//   GROUPS      groups of 16 rows of w of a block at a time; of a gate half of them are the second weight's
+//   WARPS       of a block
+//   SPLIT       blocks of a cluster that share K
+//   AHEAD       pieces of K that a warp has on the way
+//   BLOCKS      of a multiprocessor at least, for the number of registers
+//   W_F8        weights are e4m3 with a factor (p.factors) for each row
+//   W_SHIFTED, X_SHIFTED   rows begin anywhere: 16 bytes are made of two that lie on their boundary
+//   K_TAIL      K is no multiple of the elements in 16 bytes
+//   OPERAND_F16 operands are f16 (otherwise bf16)
+//   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
+#include "ptx.cuh"
+
+constexpr int THREADS = WARPS * 32;
+constexpr int ROWS = 16 * GROUPS;                          // of w in a tile
+constexpr int OUT_ROWS = GATED ? ROWS / 2 : ROWS;          // columns of the result in a tile
+constexpr int COLS = 8 * TOKENS;
+constexpr int PER = W_F8 ? 16 : 8;                         // k of a lane in a piece
+constexpr int X_PARTS = PER / 8;                           // sixteen bytes of x for a piece
+constexpr int PIECE = 4 * PER;
+// The epilogue takes sums one by one here.
+constexpr int MSUB = 1, OUT_BN = 8, COLUMNS = 8, ROW_STEP = 16;
+#define ALONG 1
+#define STAGED 0
+#include "epilogue.cuh"
+static_assert(!GATED || GROUPS % 2 == 0, "both weights have as many rows in a tile");
+static_assert(!W_F8 || !(W_SHIFTED || X_SHIFTED || K_TAIL || OPERAND_F16), "weights of eight bits lie on boundaries");
+
+struct Params {
+    const char* w;
+    i64 w_row, w_batch;                                    // bytes
+    const char* x;
+    i64 x_row, x_batch;                                    // bytes
+    const float* factors;                                  // of rows of w
+    Ends ends;
+    int k, tiles, all;                                     // tiles of a matrix, and of all matrices of the batch
+};
+
+// ---- sixteen bytes ---------------------------------------------------------------------------------------------
+struct Sixteen { u32 x[4]; };
+__device__ __forceinline__ Sixteen stream(const char* from) {      // read once: nothing of it stays in the first cache
+    Sixteen v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3]) : "l"(from));
+    return v;
+}
+__device__ __forceinline__ Sixteen keep_near(const char* from) {   // read again soon; not .nc: the kernel before may have written it
+    Sixteen v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3]) : "l"(from) : "memory");
+    return v;
+}
+// Eight elements from element `by` of the first sixteen bytes on.
+__device__ __forceinline__ Sixteen shifted(const Sixteen& first, const Sixteen& next, int by) {
+    u32 v[8];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] = first.x[i], v[4 + i] = next.x[i];
+#pragma unroll
+    for (int i = 0; i < 6; ++i) v[i] = by & 4 ? v[i + 2] : v[i];
+#pragma unroll
+    for (int i = 0; i < 5; ++i) v[i] = by & 2 ? v[i + 1] : v[i];
+    Sixteen out;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out.x[i] = __funnelshift_r(v[i], v[i + 1], by & 1 ? 16 : 0);
+    return out;
+}
+// Zeros behind the first `left` elements.
+__device__ __forceinline__ void cut(Sixteen& v, int left) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v.x[i] = left <= 2 * i ? 0 : left == 2 * i + 1 ? v.x[i] & 0xffff : v.x[i];
+}
+
+// A row as a lane sees it, from its own piece on. Sixteen bytes that hold an element of the row are read whole.
+template <bool SHIFTED> struct Line {
+    const char* from;
+    int by;                                                // elements from there to the row's first
+    __device__ __forceinline__ void begin(const char* first, int lane_bytes) {
+        by = SHIFTED ? (int)((u64)first & 15) / 2 : 0;
+        from = first - 2 * by + lane_bytes;
+    }
+};
+struct Got { Sixteen first, next; };                       // the next ones only where rows are shifted
+
+// ---- weights of eight bits -------------------------------------------------------------------------------------
+// e4m3 to bf16, two at once, exactly: the bits move to their places, and a power of two makes good for the exponents' offsets.
+__device__ __forceinline__ u32 widened(u32 four, u32 order) {
+    const u32 apart = __byte_perm(four, 0, order);         // each in the upper half of 16 bits
+    const u32 bits = (apart & 0x80008000) | (apart >> 4 & 0x07f007f0);
+    u32 out;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(bits), "r"(0x7b807b80), "r"(0x80008000));    // 2^120
+    return out;
+}
+
+__device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+#if OPERAND_F16
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#endif
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// ---- what a warp has on the way --------------------------------------------------------------------------------
+struct Ring {
+    Got w[AHEAD][GROUPS][2];
+    Got x[AHEAD][TOKENS][X_PARTS];
+    Line<W_SHIFTED> rows[GROUPS][2];
+    Line<X_SHIFTED> tokens[TOKENS];
+    int k, lane_k;                                         // K, and the lane's first in a piece
+
+    // Rows past the last read the last one again; nobody writes what comes of them.
+    __device__ __forceinline__ void tile(const Params& p, int index, int lane) {
+        const int z = index / p.tiles, n0 = (index - z * p.tiles) * OUT_ROWS, g = lane / 4, at = lane % 4 * 16;
+#pragma unroll
+        for (int r = 0; r < GROUPS; ++r)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int second = GATED && r >= GROUPS / 2;
+                const int n = min(n0 + (second ? r - GROUPS / 2 : r) * 16 + 8 * h + g, p.ends.n - 1) + (second ? p.ends.second : 0);
+                rows[r][h].begin(p.w + n * p.w_row + z * p.w_batch, at);
+            }
+#pragma unroll
+        for (int m = 0; m < TOKENS; ++m) tokens[m].begin(p.x + min(8 * m + g, p.ends.m - 1) * p.x_row + z * p.x_batch, at * X_PARTS);
+    }
+    template <bool SHIFTED> __device__ __forceinline__ bool goes_on(const Line<SHIFTED>& line, int at) const { return line.by && at + lane_k + 8 - line.by < k; }
+    __device__ __forceinline__ void load_w(int u, int at) {
+        const bool in = at + lane_k < k;
+#pragma unroll
+        for (int r = 0; r < GROUPS; ++r)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const char* from = rows[r][h].from + at * (W_F8 ? 1 : 2);
+                Got& got = w[u][r][h];
+                got.first = Sixteen{};
+                if (W_SHIFTED) {
+                    got.next = Sixteen{};
+                    if (in) got.first = keep_near(from);
+                    if (goes_on(rows[r][h], at)) got.next = keep_near(from + 16);
+                } else if (in) got.first = stream(from);
+            }
+    }
+    __device__ __forceinline__ void load_x(int u, int at) {
+        const bool in = at + lane_k < k;
+#pragma unroll
+        for (int m = 0; m < TOKENS; ++m)
+#pragma unroll
+            for (int q = 0; q < X_PARTS; ++q) {
+                const char* from = tokens[m].from + at * 2 + 16 * q;
+                Got& got = x[u][m][q];
+                got.first = Sixteen{};
+                if (in) got.first = keep_near(from);
+                if (X_SHIFTED) {
+                    got.next = Sixteen{};
+                    if (goes_on(tokens[m], at)) got.next = keep_near(from + 16);
+                }
+            }
+    }
+    template <bool SHIFTED> __device__ __forceinline__ Sixteen taken(const Got& got, const Line<SHIFTED>& line, int at) const {
+        Sixteen v = got.first;
+        if (SHIFTED) v = shifted(v, got.next, line.by);
+        if (K_TAIL) cut(v, k - at - lane_k);
+        return v;
+    }
+    __device__ __forceinline__ void multiply(int u, int at, float (&sums)[GROUPS][TOKENS][4]) const {
+        Sixteen token[TOKENS][X_PARTS];
+#pragma unroll
+        for (int m = 0; m < TOKENS; ++m)
+#pragma unroll
+            for (int q = 0; q < X_PARTS; ++q) token[m][q] = taken(x[u][m][q], tokens[m], at);
+#pragma unroll
+        for (int r = 0; r < GROUPS; ++r) {
+            const Sixteen upper = taken(w[u][r][0], rows[r][0], at), lower = taken(w[u][r][1], rows[r][1], at);
+#if W_F8
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {                  // four of a row, two numbers at a time
+                const u32 a0 = widened(upper.x[i], 0x1404), a1 = widened(lower.x[i], 0x1404);
+                const u32 a2 = widened(upper.x[i], 0x3424), a3 = widened(lower.x[i], 0x3424);
+#pragma unroll
+                for (int m = 0; m < TOKENS; ++m) mma(sums[r][m], a0, a1, a2, a3, token[m][i / 2].x[i % 2 * 2], token[m][i / 2].x[i % 2 * 2 + 1]);
+            }
+#else
+#pragma unroll
+            for (int m = 0; m < TOKENS; ++m) {
+                mma(sums[r][m], upper.x[0], lower.x[0], upper.x[1], lower.x[1], token[m][0].x[0], token[m][0].x[1]);
+                mma(sums[r][m], upper.x[2], lower.x[2], upper.x[3], lower.x[3], token[m][0].x[2], token[m][0].x[3]);
+            }
+#endif
+        }
+    }
+};
+
+// ---- a sum on its way out --------------------------------------------------------------------------------------
+__device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_unused]] float other, int m, int n, int z) {
+    if (m >= p.ends.m || n >= p.ends.n) return;
+    const Nearby parts(p.ends, m, n, z);
+    const Beside row = parts.of_row(0), column = parts.of_column(0);
+    Beside own[2] = {};
+    parts.of_two(0, 0, own);
+    if (W_F8) sum *= p.factors[n];
+    if (W_F8 && GATED) other *= p.factors[n + p.ends.second];
+    if (ALPHA) other *= p.ends.alpha;
+    float x = before_activation(p.ends, sum, row, column, own[0]), unused = 0.f;
+#if KEEP
+    put(p.ends, p.ends.keep, x, m, n, z);
+    if (GATED) put(p.ends, p.ends.keep.from(p.ends.second), other, m, n, z);
+#endif
+    activate(x, unused);
+    if (GATED) x *= other;
+    put(p.ends, p.ends.out, after_activation(x, row, column, own[0]), m, n, z);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+#if SPLIT > 1
+__cluster_dims__(SPLIT, 1, 1)
+#endif
+decode(const __grid_constant__ Params p) {
+    __shared__ float part[WARPS][COLS * ROWS];             // [row of x][row of w] of every warp
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int rank = SPLIT > 1 ? blockIdx.x % SPLIT : 0, step = gridDim.x / SPLIT;
+    constexpr int TURN = AHEAD * PIECE, ALL = SPLIT * WARPS * TURN;
+    const int first = (rank * WARPS + warp) * TURN;
+    const int turns = max((p.k + ALL - 1) / ALL, 1);
+
+    int index = blockIdx.x / SPLIT;
+    Ring ring;
+    ring.k = p.k;
+    ring.lane_k = t * PER;
+    ring.tile(p, index, lane);
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) ring.load_w(u, first + u * PIECE);
+#if __CUDA_ARCH__ >= 900
+    next_kernel_may_start();
+    after_previous_kernel();                               // from here on x may be read, and the result written
+#endif
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) ring.load_x(u, first + u * PIECE);
+
+    for (; index < p.all; index += step) {
+        float sums[GROUPS][TOKENS][4] = {};
+        for (int turn = 0; turn < turns; ++turn) {
+            const int at = first + turn * ALL;
+            const bool last = turn + 1 == turns;
+            const int next = last ? first : at + ALL;
+            // The next tile's first pieces come in while this one is finished; behind the last there are none.
+            const bool more = !last || index + step < p.all;
+            Ring before = ring;                            // where lines lie, for the pieces that are here
+            if (last && more) ring.tile(p, index + step, lane);
+#pragma unroll
+            for (int u = 0; u < AHEAD; ++u) {
+                before.multiply(u, at + u * PIECE, sums);
+                if (more) {
+                    ring.load_w(u, next + u * PIECE);
+                    ring.load_x(u, next + u * PIECE);
+                }
+            }
+        }
+        __syncthreads();                                   // the tile before has been read
+#pragma unroll
+        for (int r = 0; r < GROUPS; ++r)
+#pragma unroll
+            for (int m = 0; m < TOKENS; ++m)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) part[warp][(8 * m + 2 * t + i % 2) * ROWS + 16 * r + g + 8 * (i / 2)] = sums[r][m][i];
+        __syncthreads();
+        const int z = index / p.tiles, n0 = (index - z * p.tiles) * OUT_ROWS;
+#if SPLIT == 1
+        for (int i = threadIdx.x; i < COLS * OUT_ROWS; i += THREADS) {
+            const int m = i / OUT_ROWS, n = i % OUT_ROWS;
+            float sum = 0.f, other = 0.f;
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) {
+                sum += part[w][m * ROWS + n];
+                if (GATED) other += part[w][m * ROWS + OUT_ROWS + n];
+            }
+            finish_one(p, sum, other, m, n0 + n, z);
+        }
+#else
+        for (int i = threadIdx.x; i < COLS * ROWS; i += THREADS) {
+            float sum = 0.f;
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) sum += part[w][i];
+            part[0][i] = sum;                              // nobody else reads or writes this column
+        }
+        cluster_sync();
+        const u32 mine = smem_addr(&part[0][0]);
+        auto of_all = [&](int i) {                         // the blocks' sums, in their order
+            float sum = 0.f;
+#pragma unroll
+            for (u32 block = 0; block < SPLIT; ++block) {
+                float x;
+                asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.f32 %0, [a]; }"
+                             : "=f"(x) : "r"(mine + 4 * i), "r"(block) : "memory");
+                sum += x;
+            }
+            return sum;
+        };
+        for (int i = rank * THREADS + threadIdx.x; i < COLS * OUT_ROWS; i += SPLIT * THREADS) {
+            const int m = i / OUT_ROWS, n = i % OUT_ROWS;
+            finish_one(p, of_all(m * ROWS + n), GATED ? of_all(m * ROWS + OUT_ROWS + n) : 0.f, m, n0 + n, z);
+        }
+        cluster_sync();                                    // nobody leaves or goes on while others read
+#endif
+    }
+}

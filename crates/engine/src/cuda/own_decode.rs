@@ -1,0 +1,135 @@
+//! Our kernels for a few rows as a candidate: weights that lie row by row along K are streamed once.
+
+use super::own::{part_ways, told, turned};
+use super::queue::CudaQueue;
+use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
+use crate::contract::{Contract, Refusal};
+use crate::problem::{Layout, Problem};
+use gemwright_core::{DType, DecodeChoice};
+use gemwright_cuda::{Decode, DecodeConfig, Device};
+use std::sync::Arc;
+
+const CONTRACT: Contract = Contract { largest: (1 << 30) - 1, ..super::own::CONTRACT };
+
+/// The same problem with the few rows on the side of a.
+pub(super) fn few_rows(problem: &Problem) -> Problem {
+    let p = problem.product;
+    let few = DecodeChoice::ROWS;
+    if p.m > few && p.n <= few && !problem.epilogue.gated { turned(problem) } else { *problem }
+}
+
+/// What is compiled for a problem.
+pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeConfig, Refusal> {
+    CONTRACT.admits(problem)?;
+    let problem = &few_rows(problem);
+    let p = problem.product;
+    if p.m > DecodeChoice::ROWS {
+        return Err(Refusal::Extent(p.m));
+    }
+    if p.k > 1 && problem.b.row != 1 {
+        return Err(Refusal::Strides { operand: "b" });
+    }
+    if p.k > 1 && problem.a.col != 1 {
+        return Err(Refusal::Strides { operand: "a" });
+    }
+    let adds = problem.beta != 0.0;
+    if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
+        return Err(Refusal::Factor);
+    }
+    // Rows are lines of K; a step over an extent of one is never taken.
+    let shifted = |base: u64, step: i64, lines: u64, layout: Layout| {
+        let per = 16 / problem.dtype.bytes() as i64;
+        base < 16 || (lines > 1 && step % per != 0) || (p.batch > 1 && layout.batch % per != 0)
+    };
+    let config = DecodeConfig {
+        tokens: if p.m <= 8 { 1 } else { 2 },
+        dtype: problem.dtype,
+        weights: problem.dtype,
+        out_dtype: problem.out_dtype,
+        shifted: [
+            shifted(problem.bases[0], problem.a.row, p.m, problem.a),
+            shifted(problem.bases[1], problem.b.col, problem.weight_cols(), problem.b),
+        ],
+        tail: !p.k.is_multiple_of(8),
+        gated: problem.epilogue.gated,
+        add: adds && problem.out_dtype == DType::F32,
+        activation: problem.epilogue.activation,
+        parts: part_ways(problem, false, false),
+        kept: problem.epilogue.kept.is_some(),
+        scaled: problem.alpha != 1.0,
+        ..DecodeConfig::new(choice)
+    };
+    if !config.fits() {
+        return Err(Refusal::Library("more pieces on the way than there are registers".into()));
+    }
+    Ok(config)
+}
+
+/// A kernel that streams weights, on a device.
+pub struct OwnDecode {
+    device: Arc<Device>,
+    choice: DecodeChoice,
+    name: String,
+}
+
+impl OwnDecode {
+    #[allow(missing_docs)]
+    pub fn new(device: &Arc<Device>, choice: DecodeChoice) -> OwnDecode {
+        OwnDecode { device: device.clone(), choice, name: format!("own.{choice}") }
+    }
+
+    /// What is compiled for a problem.
+    pub fn config(&self, problem: &Problem) -> Result<DecodeConfig, Refusal> {
+        config(problem, self.choice)
+    }
+}
+
+impl Candidate for OwnDecode {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn origin(&self) -> String {
+        format!("gemwright {} on {}", env!("CARGO_PKG_VERSION"), self.device.properties.name)
+    }
+
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn is_own(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
+        let (config, few) = (self.config(problem)?, few_rows(problem));
+        let decode = Decode::new(&self.device, config, few.product);
+        let decode = decode.map_err(|why| Refusal::Library(why.to_string()))?;
+        Ok(Box::new(DecodePlan { problem: *problem, few, decode }))
+    }
+}
+
+struct DecodePlan {
+    problem: Problem,
+    /// With the few rows on the side of a.
+    few: Problem,
+    decode: Decode,
+}
+
+impl Plan for DecodePlan {
+    fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    fn workspace(&self, _: &dyn Queue) -> usize {
+        0
+    }
+
+    unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
+        let queue = CudaQueue::of(queue)?;
+        let told = told(&self.problem, &self.few, operands);
+        // SAFETY: the caller's promises are those of the kernel.
+        unsafe { self.decode.launch(&queue.stream, &told, None, queue.early) }
+            .map_err(|why| RunError::Library(why.to_string()))
+    }
+}

@@ -1,0 +1,238 @@
+//! Tuned tables on the disk: `T.csv`, `T.ours.csv` and `T.meta.json`, and while tuning `T.part.csv`, to which every row is
+//! added as soon as it is measured. What is there is only ever replaced as a whole.
+
+use crate::dispatch::RefusedTable;
+use gemwright_core::{TunedDevice, TunedRow, TunedTable};
+use gemwright_exchange::tuned::{self, TunedText};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// `T.csv` with another ending.
+fn beside(table: &Path, ending: &str) -> PathBuf {
+    table.with_extension(ending)
+}
+
+/// Reads a table of ours, or one of aiter's or TunableOp's.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn load(table: &Path) -> Result<TunedTable, String> {
+    let text = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
+    let (ours, meta) = (beside(table, "ours.csv"), beside(table, "meta.json"));
+    if ours.exists() || meta.exists() {
+        let name = |path: &Path, why: String| format!("{}: {why}", path.display());
+        let device = tuned::read_device(&text(&meta)?).map_err(|why| name(&meta, why))?;
+        let rows = tuned::read_rows(&text(&ours)?).map_err(|why| name(&ours, why))?;
+        return Ok(TunedTable::new(device, rows));
+    }
+    let rows = tuned::foreign_rows(&text(table)?)?;
+    // Who else has made it says nothing of the device: rates only weigh rows against one another.
+    let device =
+        TunedDevice { name: "of another tool".into(), units: 0, flops: 1e15, bytes: 4e12, versions: Vec::new() };
+    Ok(TunedTable::new(device, rows))
+}
+
+/// Why a table says nothing of a device.
+pub fn other_device(table: &TunedDevice, here: &TunedDevice) -> Option<String> {
+    let shown = |device: &TunedDevice| format!("{} with {} units", device.name, device.units);
+    if (&table.name, table.units) != (&here.name, here.units) {
+        return Some(format!("it was made on {}, this is {}", shown(table), shown(here)));
+    }
+    let ours =
+        |device: &TunedDevice| device.versions.iter().find(|(name, _)| name == "gemwright").map(|(_, v)| v.clone());
+    match (ours(table), ours(here)) {
+        (Some(then), Some(now)) if then != now => {
+            Some(format!("it was made by gemwright {then}, this is {now}: tune again"))
+        }
+        _ => None,
+    }
+}
+
+/// Several tables as one, the later one counts; those that are wrong, or of another device than `here`, are left aside.
+pub fn load_all(paths: &[PathBuf], here: Option<&TunedDevice>) -> (Option<TunedTable>, Vec<RefusedTable>) {
+    let (mut all, mut refused) = (None::<TunedTable>, Vec::new());
+    for path in paths {
+        let loaded = load(path).and_then(|table| match here.and_then(|here| other_device(&table.device, here)) {
+            Some(why) => Err(why),
+            None => Ok(table),
+        });
+        match (loaded, &mut all) {
+            (Err(why), _) => refused.push((path.clone(), why)),
+            (Ok(table), Some(all)) => table.rows().iter().for_each(|row| all.insert(row.clone())),
+            (Ok(table), None) => all = Some(table),
+        }
+    }
+    (all, refused)
+}
+
+/// Writes a file so that whoever reads it has the old one or the new one whole.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let next = path.with_extension(format!("{}.next", path.extension().unwrap_or_default().to_string_lossy()));
+    let written = File::create(&next).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    if let Err(why) = written {
+        // The old one stays.
+        let _ = fs::remove_file(&next);
+        return Err(why);
+    }
+    fs::rename(&next, path)
+}
+
+/// Puts a table in its place.
+///
+/// # Errors
+/// What could not be written; then the table that was there is still whole.
+pub fn store(table: &Path, text: &TunedText) -> io::Result<()> {
+    replace(&beside(table, "ours.csv"), &text.ours)?;
+    replace(&beside(table, "meta.json"), &text.meta)?;
+    replace(table, &text.aiter)
+}
+
+/// Rows as they are measured, for one process at a time.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    device: String,
+    units: u64,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum JournalError {
+    #[error(
+        "another process is tuning into this table; wait for it, or give another -o and merge the two (`tune --merge`)"
+    )]
+    Busy,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Journal {
+    /// Opens the journal of a table, with the rows of a run that did not end.
+    ///
+    /// # Errors
+    /// Another process has it, or the disk says no.
+    pub fn open(table: &Path, device: &TunedDevice) -> Result<(Journal, Vec<TunedRow>), JournalError> {
+        let path = beside(table, "part.csv");
+        let mut file = OpenOptions::new().create(true).append(true).read(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(JournalError::Busy),
+            Err(fs::TryLockError::Error(why)) => return Err(why.into()),
+        }
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_string(&mut text)?;
+        // A line that was cut off says nothing; it is ended here, and passed over from then on.
+        let head = format!("{}\n", tuned::HEAD.join(","));
+        if !text.is_empty() && !text.ends_with('\n') {
+            file.write_all(b"\n")?;
+        }
+        if text.is_empty() {
+            file.write_all(head.as_bytes())?;
+        }
+        let here = format!("{},{},", tuned::plain(&device.name), device.units);
+        let lines = text.lines().filter(|line| line.starts_with(&here));
+        let rows = lines.filter_map(|line| tuned::read_rows(&format!("{head}{line}\n")).ok()?.pop()).collect();
+        Ok((Journal { path, file, device: device.name.clone(), units: device.units }, rows))
+    }
+
+    /// Adds a row; when this returns it is on the disk.
+    ///
+    /// # Errors
+    /// The disk says no; rows before it are safe.
+    pub fn add(&mut self, row: &TunedRow) -> io::Result<()> {
+        self.file.write_all(tuned::row_line(&self.device, self.units, row).as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Its rows are in the table now.
+    pub fn done(self) {
+        // One that stays is read again, which does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Problem;
+    use gemwright_core::{DType, Runner, Timed};
+
+    fn device(units: u64) -> TunedDevice {
+        TunedDevice { name: "a cpu".into(), units, flops: 1e11, bytes: 1e10, versions: Vec::new() }
+    }
+
+    fn row(m: u64) -> TunedRow {
+        let runner = Runner { candidate: "mkl".into(), packed: false, split: false };
+        let times = vec![Timed { runner, seconds: 0.25, spread: 0.125 }];
+        TunedRow { key: Problem::linear(m, 8, 16, DType::F32).tuned_key(), times, dropped: Vec::new() }
+    }
+
+    fn place(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gemwright-tuned-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder.join("t.csv")
+    }
+
+    #[test]
+    fn what_was_measured_before_an_end_is_there_afterwards() {
+        let table = place("journal");
+        let (mut journal, before) = Journal::open(&table, &device(2)).unwrap();
+        assert_eq!(before, []);
+        journal.add(&row(1)).unwrap();
+        journal.add(&row(2)).unwrap();
+        assert!(matches!(Journal::open(&table, &device(2)), Err(JournalError::Busy)));
+        drop(journal);
+        // A line that was cut off in the middle.
+        let part = beside(&table, "part.csv");
+        let mut text = fs::read(&part).unwrap();
+        text.truncate(text.len() - 9);
+        fs::write(&part, &text).unwrap();
+        let (mut journal, before) = Journal::open(&table, &device(2)).unwrap();
+        assert_eq!(before, [row(1)]);
+        journal.add(&row(3)).unwrap();
+        drop(journal);
+        let (journal, before) = Journal::open(&table, &device(2)).unwrap();
+        assert_eq!(before, [row(1), row(3)]);
+        drop(journal);
+        // Another device's rows are not this one's.
+        let (journal, before) = Journal::open(&table, &device(4)).unwrap();
+        assert_eq!(before, []);
+        journal.done();
+        assert!(!part.exists());
+    }
+
+    #[test]
+    fn tables_of_elsewhere_are_refused_with_the_reason() {
+        let path = place("device");
+        store(&path, &tuned::write(&TunedTable::new(device(2), vec![row(1)]), &serde_json::json!({}))).unwrap();
+        let all = |paths: &[PathBuf], units| {
+            let (table, refused) = load_all(paths, Some(&device(units)));
+            (table.map_or(0, |table| table.rows().len()), refused)
+        };
+        assert_eq!(all(std::slice::from_ref(&path), 2), (1, Vec::new()));
+        let (rows, refused) = all(&[path.clone(), path.with_file_name("none.csv")], 8);
+        assert_eq!((rows, refused.len()), (0, 2));
+        assert!(refused[0].1.contains("2 units") && refused[0].1.contains("8 units"), "{refused:?}");
+        let ours = beside(&path, "ours.csv");
+        let text = fs::read_to_string(&ours).unwrap();
+        fs::write(&ours, &text[..text.len() - 20]).unwrap();
+        assert!(load(&path).unwrap_err().contains("line 2"), "{:?}", load(&path));
+    }
+
+    #[test]
+    fn a_disk_that_is_full_leaves_the_old_table() {
+        let path = place("full");
+        let text = tuned::write(&TunedTable::new(device(2), vec![row(1)]), &serde_json::json!({}));
+        store(&path, &text).unwrap();
+        // A folder stands where the new file would be written.
+        fs::create_dir_all(path.with_extension("csv.next")).unwrap();
+        assert!(store(&path, &text).is_err());
+        assert_eq!(load(&path).unwrap().rows(), [row(1)]);
+    }
+}
