@@ -15,7 +15,7 @@ pub enum Format {
     Md,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Form of the answer

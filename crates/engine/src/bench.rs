@@ -25,6 +25,15 @@ pub struct Method {
     pub rounds_of_long: usize,
 }
 
+/// What is going on.
+#[derive(Debug, Clone, Copy)]
+pub enum Stage<'a> {
+    /// A candidate is about to be run.
+    Begins(&'a str),
+    /// So many rounds are done, of so many.
+    Round(usize, usize),
+}
+
 /// Seconds from which on a call is long.
 const LONG: f64 = 0.05;
 /// A pause before every turn: pools of other libraries go on spinning after a call, and would take the cores
@@ -149,19 +158,19 @@ impl<T: Number> Lined<T> {
     }
 }
 
-/// Measures a problem with every candidate that takes it; `progress` is told after every round.
+/// Measures a problem with every candidate that takes it; `told` hears what is going on.
 pub fn measure(
     problem: &Problem,
-    candidates: &[Box<dyn Candidate>],
+    candidates: &[&dyn Candidate],
     workers: &mut [Worker],
     method: &Method,
-    progress: &mut dyn FnMut(usize, usize),
+    told: &mut dyn FnMut(Stage<'_>),
 ) -> Measured {
     match (problem.dtype, problem.out_dtype) {
-        (DType::F64, _) => measure_as::<f64, f64>(problem, candidates, workers, method, progress),
-        (DType::Bf16, DType::Bf16) => measure_as::<bf16, bf16>(problem, candidates, workers, method, progress),
-        (DType::Bf16, _) => measure_as::<bf16, f32>(problem, candidates, workers, method, progress),
-        _ => measure_as::<f32, f32>(problem, candidates, workers, method, progress),
+        (DType::F64, _) => measure_as::<f64, f64>(problem, candidates, workers, method, told),
+        (DType::Bf16, DType::Bf16) => measure_as::<bf16, bf16>(problem, candidates, workers, method, told),
+        (DType::Bf16, _) => measure_as::<bf16, f32>(problem, candidates, workers, method, told),
+        _ => measure_as::<f32, f32>(problem, candidates, workers, method, told),
     }
 }
 
@@ -173,10 +182,10 @@ const DECODE_ROWS: u64 = 64;
 
 fn measure_as<T: Number, U: Number>(
     problem: &Problem,
-    candidates: &[Box<dyn Candidate>],
+    candidates: &[&dyn Candidate],
     workers: &mut [Worker],
     method: &Method,
-    progress: &mut dyn FnMut(usize, usize),
+    told: &mut dyn FnMut(Stage<'_>),
 ) -> Measured {
     let (caller, queue) = (Caller::new(), CpuQueue::new(method.threads));
     let p = problem.product;
@@ -211,9 +220,10 @@ fn measure_as<T: Number, U: Number>(
     // Who has no epilogues is offered again with the epilogue split off.
     let needs_split =
         |candidate: &dyn Candidate| !problem.epilogue.is_none() && candidate.contract().fusion == Fusion::None;
-    let split: Vec<Option<Split<'_>>> = candidates.iter().map(|c| needs_split(&**c).then(|| Split::of(&**c))).collect();
+    let split: Vec<Option<Split<'_>>> = candidates.iter().map(|c| needs_split(*c).then(|| Split::of(*c))).collect();
     for (candidate, split) in candidates.iter().zip(&split) {
-        let candidate: &dyn Candidate = split.as_ref().map_or(&**candidate, |split| split);
+        let candidate: &dyn Candidate = split.as_ref().map_or(*candidate, |split| split);
+        told(Stage::Begins(candidate.name()));
         candidate.set_threads(method.threads);
         let prepared: Result<Vec<Box<dyn Plan>>, _> = match problem.prepacked {
             // Every set of weights is laid out, so that rotated ones stay cold.
@@ -280,6 +290,7 @@ fn measure_as<T: Number, U: Number>(
     plans.retain_mut(|entry| {
         // Threads that are started now are started for good, and may be anywhere.
         caller.roams();
+        told(Stage::Begins(&entry.times.name));
         let first = once(&entry.plans, &mut sets);
         let begin = Instant::now();
         let second = once(&entry.plans, &mut sets);
@@ -293,6 +304,7 @@ fn measure_as<T: Number, U: Number>(
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
         for Entry { plans: plan, times, starts_threads, repeat } in &mut plans {
+            told(Stage::Begins(&times.name));
             std::thread::sleep(PAUSE);
             if *starts_threads {
                 caller.roams();
@@ -321,7 +333,7 @@ fn measure_as<T: Number, U: Number>(
         for (limit, times) in &mut limits {
             times.values.push(limit.measure(&queue.pool, method.threads, &memory));
         }
-        progress(round + 1, rounds);
+        told(Stage::Round(round + 1, rounds));
     }
     Measured {
         problem: *problem,

@@ -125,8 +125,11 @@ impl Journal {
             Err(fs::TryLockError::Error(why)) => return Err(why.into()),
         }
         let mut text = String::new();
-        file.seek(SeekFrom::Start(0))?;
-        file.read_to_string(&mut text)?;
+        // What is no file may have no end.
+        if file.metadata()?.is_file() {
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_string(&mut text)?;
+        }
         // A line that was cut off says nothing; it is ended here, and passed over from then on.
         let head = format!("{}\n", tuned::HEAD.join(","));
         if !text.is_empty() && !text.ends_with('\n') {

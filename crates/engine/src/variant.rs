@@ -5,6 +5,7 @@ use crate::contract::{Contract, Fusion, Refusal};
 use crate::problem::Problem;
 use crate::split::Split;
 use gemwright_core::{DType, Runner};
+use gemwright_exchange::tuned::runner_word;
 
 /// Whose weights may stay as they lie, whatever their type.
 const ANY: &[DType] = &[DType::F32, DType::F64, DType::Bf16, DType::F16];
@@ -13,6 +14,7 @@ const ANY: &[DType] = &[DType::F32, DType::F64, DType::Bf16, DType::F16];
 pub struct Variant<'a> {
     /// Who, and which way.
     pub runner: Runner,
+    name: String,
     inner: Inner<'a>,
     contract: Contract,
 }
@@ -55,13 +57,13 @@ impl<'a> Variant<'a> {
         let inner = if split { Inner::Split(Split::of(candidate)) } else { Inner::Whole(candidate) };
         let own = *inner.candidate().contract();
         let contract = if packed { own } else { Contract { prepacks: ANY, ..own } };
-        Variant { runner, inner, contract }
+        Variant { name: runner_word(&runner), runner, inner, contract }
     }
 }
 
 impl Candidate for Variant<'_> {
     fn name(&self) -> &str {
-        &self.runner.candidate
+        &self.name
     }
 
     fn origin(&self) -> String {

@@ -11,7 +11,7 @@ use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Cell, DType, Table, Workload};
 use gemwright_cpu::Kernel;
-use gemwright_engine::bench::{Measured, Method, Times, measure};
+use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
 use gemwright_engine::vendor::Absent;
 use gemwright_engine::{Candidate, Epilogue, PYTORCH, Problem, SPINS, Worker, candidates};
 use gemwright_report as report;
@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     };
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     calmly(threads)?;
-    let mut asked = problems(args, dtype)?;
+    let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
     for asked in &mut asked {
         (asked.problem.prepacked, asked.problem.out_dtype) = (args.prepacked, out_dtype);
         let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
@@ -143,10 +143,16 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let (candidates, mut workers) = chosen(args, dtype, threads)?;
     let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
-    let bar = bar(args, asked.len() * args.rounds.max(1), "rounds");
+    let bar = bar(args.output.quiet, asked.len() * args.rounds.max(1), "rounds");
+    let refs: Vec<&dyn Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
     let mut measured = Vec::new();
     for asked in &asked {
-        measured.push(measure(&asked.problem, &candidates, &mut workers, &method, &mut |_, _| bar.inc(1)));
+        let mut told = |stage: Stage<'_>| {
+            if let Stage::Round(..) = stage {
+                bar.inc(1);
+            }
+        };
+        measured.push(measure(&asked.problem, &refs, &mut workers, &method, &mut told));
         bar.set_position((measured.len() * method.rounds) as u64);
     }
     bar.finish_and_clear();
@@ -212,17 +218,23 @@ fn contests(asked: &[Asked], measured: &[Measured]) -> Vec<Contest> {
     asked.iter().zip(measured).map(one).collect()
 }
 
-pub fn problems(args: &Args, dtype: DType) -> Result<Vec<Asked>, Error> {
-    if let [m, n, k] = args.subject.as_slice() {
+/// The products that a command's words mean, equal ones counted.
+pub fn problems(
+    subject: &[String],
+    options: &ModelOptions,
+    output: &OutputArgs,
+    dtype: DType,
+) -> Result<Vec<Asked>, Error> {
+    if let [m, n, k] = subject {
         let p = one_product([m, n, k], dtype)?.calls()[0].product().unwrap_or_else(|| unreachable!("a product"));
         return Ok(vec![Asked { problem: Problem::linear(p.m, p.n, p.k, dtype), count: 1, name: "linear".into() }]);
     }
-    let workload: Workload = match args.subject.as_slice() {
+    let workload: Workload = match subject {
         [path] if path.ends_with(".csv") => products_of_csv(path, dtype)?,
-        [name] => workload(name, &args.options, args.output.quiet)?,
+        [name] => workload(name, options, output.quiet)?,
         _ => return Err(Error::Usage("give M N K, a CSV of shapes, or one config, folder or preset".into())),
     };
-    args.output.warn(&workload.warnings);
+    output.warn(&workload.warnings);
     let mut asked: Vec<Asked> = Vec::new();
     for call in workload.calls() {
         let Some(problem) = Problem::of(call, dtype) else { continue };
@@ -243,7 +255,7 @@ fn name(call: &gemwright_core::Call) -> String {
 
 /// Settings that libraries read when they are opened: their threads stay awake from call to call, but not when
 /// another candidate has its turn, and there are as many as ours.
-fn settings(threads: usize) -> Vec<(&'static str, String)> {
+pub fn settings(threads: usize) -> Vec<(&'static str, String)> {
     let spins = SPINS.iter().map(|(name, value)| (*name, value.to_string()));
     spins.chain([("OMP_NUM_THREADS", threads.to_string())]).collect()
 }
@@ -324,8 +336,8 @@ fn versions(candidates: &[Box<dyn Candidate>], workers: &[Worker]) -> Vec<(Strin
 }
 
 /// Shown to people, not to files; `what` is counted.
-pub fn bar(args: &Args, count: usize, what: &str) -> ProgressBar {
-    let shown = !args.output.quiet && std::io::stderr().is_terminal();
+pub fn bar(quiet: bool, count: usize, what: &str) -> ProgressBar {
+    let shown = !quiet && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(count as u64), target);
     if let Ok(style) = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}} of {{len}} {what}, {{eta}}")) {

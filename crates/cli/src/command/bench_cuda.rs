@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         None => None,
     };
     let kernels = args.kernel.iter().flat_map(|list| list.split(',')).map(named).collect::<Result<Vec<_>, _>>()?;
-    let mut asked = problems(args, dtype)?;
+    let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
     for asked in &mut asked {
         let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
         asked.problem.epilogue =
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let done = if args.resume { done(args.record.as_deref()) } else { Vec::new() };
     let mut shards = shards(args.record.as_deref(), args.resume)?;
     let mut rows = Vec::new();
-    let bar = bar(args, asked.len(), "products");
+    let bar = bar(args.output.quiet, asked.len(), "products");
     for asked in &asked {
         let row = match done.iter().find(|row| same(row, asked)) {
             Some(row) => row.clone(),

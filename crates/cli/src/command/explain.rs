@@ -4,14 +4,18 @@ use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use crate::subject::{ModelOptions, model};
-use gemwright_core::{Call, DType, Explanation, Operands, Subject, View};
+use gemwright_core::{Answer, Call, DType, Explanation, Operands, Section, Subject, TunedRow, View, Way};
+use gemwright_engine::{Epilogue, Problem, own, tuned_files};
+use gemwright_exchange::tuned::runner_word;
 use gemwright_report as report;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   gemwright explain \"597x4096 @ 4096x11008^T\"                  an expression; ^T: the transposed view of a row-major matrix
   gemwright explain llama-3.1-8b mlp.up_proj --phase decode    a layer of a model
   gemwright explain --op aten::addmm --a 128x64:64,1 --b 64x96:1,64 --bias 96:1 --dtype bf16
+  gemwright explain \"64x4096 @ 4096x4096^T\" --table table.csv  who would multiply it, by a table of gemwright tune
   gemwright explain --op linear --a 4x24x224 --b 160x224 --bias 160 --frozen --format json
 
 A tensor is written SIZExSIZE:STRIDE,STRIDE; without strides it is row-major. For linear --a is the input and
@@ -48,6 +52,9 @@ pub struct Args {
     /// The second operand needs no gradient (linear, matmul)
     #[arg(long)]
     frozen: bool,
+    /// Tuned tables (ours, aiter's, TunableOp's): who would multiply it, and why; the later one counts
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,...")]
+    table: Vec<PathBuf>,
     /// Chips, separated by commas
     #[arg(long, default_value = "h200", value_delimiter = ',', value_name = "CHIP,...")]
     on: Vec<String>,
@@ -65,13 +72,69 @@ pub fn run(args: &Args) -> Result<(), Error> {
         (None, Some(name)) => layer(args, name)?,
         (None, None) => return Err(Error::Usage("give an expression, a model and a layer, or --op".into())),
     };
-    let explanation = Explanation::new(&subject, args.options.library.settings(), &chips).map_err(Error::Usage)?;
+    let mut explanation = Explanation::new(&subject, args.options.library.settings(), &chips).map_err(Error::Usage)?;
+    explanation.sections.extend(dispatch_section(args, explanation.call.as_ref()));
     match args.output.format {
         Format::Json => args.output.write(&report::explanation_json(&explanation)),
         Format::Csv => Err(Error::Usage("explain is a page: --format table, md or json".into())),
         Format::Md => args.output.write(&report::explanation_text(&title, &explanation, true)),
         Format::Table => args.output.write(&report::explanation_text(&title, &explanation, false)),
     }
+}
+
+/// Who would multiply it by the tables, and by which of the ways that was found.
+fn dispatch_section(args: &Args, call: Option<&Call>) -> Option<Section> {
+    if args.table.is_empty() {
+        return None;
+    }
+    let (table, refused) = tuned_files::load_all(&args.table, None);
+    let mut lines: Vec<String> =
+        refused.iter().map(|(path, why)| format!("{} is not used: {why}", path.display())).collect();
+    let problem = call.and_then(|call| Some((call, Problem::of(call, call.dtype())?)));
+    match problem {
+        None => lines.push("Nothing is multiplied as matrices here.".into()),
+        Some((call, problem)) => {
+            let bias = matches!(&call.operands, Operands::Product { bias: Some(bias), .. } if bias.rank() == 1);
+            let names = if bias { &["bias"][..] } else { &[] };
+            let p = problem.product;
+            let epilogue = Epilogue::named(names.iter().copied(), (p.m, p.n)).unwrap_or_default();
+            let problem = Problem { epilogue, ..problem };
+            for (prepacked, weight) in
+                [(false, "with the weight as it lies"), (true, "with the weight laid out before")]
+            {
+                let problem = Problem { prepacked, ..problem };
+                let row = table.as_ref().and_then(|table| table.row(&problem.tuned_key()));
+                let found = table.as_ref().and_then(|table| table.look_up(&problem.tuned_key()));
+                lines.extend(found.map(|answer| answer_line(&answer, row, weight)));
+            }
+            if table.as_ref().is_none_or(|table| table.look_up(&problem.tuned_key()).is_none()) {
+                let types = (problem.dtype, problem.out_dtype);
+                let own = own().into_iter().find(|c| c.contract().dtypes.contains(&types));
+                let default = own.map_or("nobody on this machine".to_string(), |c| c.name().to_string());
+                lines.push(format!("{default}: the default, since nothing of this kind was measured."));
+            }
+        }
+    }
+    Some(Section { title: "Dispatch".into(), lines })
+}
+
+fn answer_line(answer: &Answer, row: Option<&TunedRow>, weight: &str) -> String {
+    let takes = report::seconds(answer.seconds);
+    let why = match &answer.way {
+        Way::Exact => {
+            let second = row.and_then(|row| row.times.get(1));
+            let next = second.map_or(String::new(), |next| {
+                format!(", next {} with {}", runner_word(&next.runner), report::seconds(next.seconds))
+            });
+            format!("measured with {takes}{next}")
+        }
+        Way::Neighbours { below, above } => {
+            let rows: Vec<String> = [below, above].into_iter().flatten().map(|m| format!("M = {m}")).collect();
+            format!("by the neighbours {} of the same N and K, predicted {takes}", rows.join(" and "))
+        }
+        Way::CostModel => format!("by the cost model over other products of the kind, predicted {takes}"),
+    };
+    format!("{} {weight}: {why}.", runner_word(&answer.runner))
 }
 
 fn dtype(args: &Args) -> DType {

@@ -22,3 +22,5 @@ mod trace_files;
 mod trace_page;
 mod trace_ranks;
 mod trace_screen;
+pub mod tune;
+mod tune_worker;

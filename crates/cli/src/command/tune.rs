@@ -1,0 +1,514 @@
+//! `gemwright tune`: every candidate on every product of a workload, the winners in a table.
+
+use super::bench::{Asked, DeviceArg, bar, problems, settings};
+use super::tune_worker::{self, Said, Task};
+use crate::error::Error;
+use crate::output::OutputArgs;
+use crate::subject::{ModelOptions, parse_dtype};
+use gemwright_core::{Cell, DType, Table, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
+use gemwright_engine::tuned_files::{self, Journal, JournalError};
+use gemwright_engine::{Epilogue, Problem, own};
+use gemwright_exchange::tuned::{self, runner_word};
+use gemwright_report as report;
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  gemwright tune llama-2-7b --phase decode --dtype f32 -o table.csv
+  gemwright tune shapes.csv -o table.csv --budget 60s          the products where most is at stake first
+  gemwright tune llama-2-7b --phase prefill --seq 597 --min-gain 2% -o table.csv   stop where tuning would not pay
+  gemwright tune --merge monday.csv,tuesday.csv -o table.csv   later ones count
+
+What is measured is on the disk at once (table.part.csv); a run that was interrupted goes on where it stopped. A candidate
+that crashes, hangs or is wrong is dropped and named. GEMWRIGHT_TABLE=table.csv, or `explain --table`, uses the table.";
+
+/// The fastest candidate for each product of a workload, kept in a table
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// M N K of a linear layer, a CSV of shapes, or a config.json, a folder, a preset, a trace, a saved workload
+    #[arg(required_unless_present_any = ["merge", "worker"], num_args = 1..=3, value_name = "M N K|TABLE.csv|WORKLOAD")]
+    subject: Vec<String>,
+    /// Where it runs
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceArg,
+    /// Put these tables together instead; where two have a row, the later one counts
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,...", conflicts_with = "subject")]
+    merge: Vec<PathBuf>,
+    /// End after so long: 60s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    budget: Option<Duration>,
+    /// Do not tune where less than this could be gained end to end: 2%
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    min_gain: Option<f64>,
+    /// Turns of every candidate
+    #[arg(long, default_value_t = 9, value_name = "N")]
+    rounds: usize,
+    /// Threads of every candidate [default: all]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// A candidate that says nothing for so long hangs
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = parse_time)]
+    patience: Duration,
+    /// Element type of the result [default: that of the operands]
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
+    out_dtype: Option<DType>,
+    /// What follows every product: bias, silu and the like, as for bench; fused and split off
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    epilogue: Vec<String>,
+    /// Measure again what the table has
+    #[arg(long)]
+    again: bool,
+    #[arg(long, hide = true)]
+    worker: bool,
+    #[command(flatten)]
+    options: ModelOptions,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let factor = match &text[at..] {
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = text[..at].parse::<f64>().unwrap_or(f64::NAN) * factor;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "write it as 60s, 10m or 1h".into())
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map_or(text.parse::<f64>(), |percent| percent.parse().map(|x: f64| x / 100.0));
+    number.ok().filter(|x| (0.0..=1.0).contains(x)).ok_or_else(|| "write it as 2% or 0.02".into())
+}
+
+pub fn run(args: &Args) -> Result<(), Error> {
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    if args.worker {
+        return tune_worker::run(threads);
+    }
+    let Some(path) = &args.output.output else {
+        return Err(Error::Usage("say where the table goes: -o table.csv".into()));
+    };
+    if path.extension().is_none_or(|ending| ending != "csv") {
+        return Err(Error::Usage(format!("-o {}: a table ends in .csv", path.display())));
+    }
+    if !args.merge.is_empty() {
+        return merge(args, path);
+    }
+    if args.device == DeviceArg::Cuda {
+        return Err(Error::Missing("tune does not run on a GPU yet: bench --device cuda --next 8 measures".into()));
+    }
+    let dtype = args.options.dtype.unwrap_or(DType::F32);
+    let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
+    for asked in &mut asked {
+        let p = asked.problem.product;
+        let named = Epilogue::named(args.epilogue.iter().map(String::as_str), (p.m, p.n));
+        asked.problem.epilogue = named.map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
+        asked.problem.out_dtype = args.out_dtype.unwrap_or(dtype);
+        // A linear layer's weight may be laid out once.
+        asked.problem.prepacked = asked.problem.letters() == "TN";
+    }
+    Tuning::new(args, path, threads, asked)?.run()
+}
+
+fn failed(path: &Path, why: impl ToString) -> Error {
+    Error::File { path: path.display().to_string(), why: why.to_string() }
+}
+
+fn merge(args: &Args, path: &Path) -> Result<(), Error> {
+    let mut all: Option<TunedTable> = None;
+    for name in &args.merge {
+        let table = tuned_files::load(name).map_err(|why| failed(name, why))?;
+        match &mut all {
+            None => all = Some(table),
+            Some(all) => {
+                if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
+                    return Err(failed(name, why));
+                }
+                table.rows().iter().for_each(|row| all.insert(row.clone()));
+            }
+        }
+    }
+    let Some(all) = all else { return Ok(()) };
+    tuned_files::store(path, &tuned::write(&all, &json!({"merged": args.merge}))).map_err(|why| failed(path, why))?;
+    eprintln!("{} rows in {}", all.rows().len(), path.display());
+    Ok(())
+}
+
+/// A worker and what it says.
+struct Worker {
+    child: Child,
+    tasks: ChildStdin,
+    said: Receiver<Said>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may hang.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Worker {
+    fn start(threads: usize) -> Result<Worker, Error> {
+        let failed = |e: std::io::Error| Error::Failed(format!("the process that measures does not start: {e}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args(["tune", "--worker", "--threads", &threads.to_string()])
+            .envs(settings(threads))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let (Some(tasks), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::Failed("the process that measures has no pipes".into()));
+        };
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            // What is no line of ours was printed by a library.
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            lines.filter_map(|line| Said::parse(&line)).try_for_each(|said| tell.send(said)).ok()
+        });
+        Ok(Worker { child, tasks, said })
+    }
+}
+
+/// What a problem came to, or who brought the worker down.
+enum Outcome {
+    Done(Vec<Timed>, Vec<(String, String)>, [f64; 2]),
+    Fell { who: String, why: String },
+}
+
+struct Tuning<'a> {
+    args: &'a Args,
+    path: &'a Path,
+    threads: usize,
+    asked: Vec<Asked>,
+    default: String,
+    worker: Option<Worker>,
+    versions: Vec<(String, String)>,
+    /// Candidates that are not run any more, and why.
+    dropped: Vec<(String, String)>,
+    limits: [f64; 2],
+}
+
+impl<'a> Tuning<'a> {
+    fn new(args: &'a Args, path: &'a Path, threads: usize, asked: Vec<Asked>) -> Result<Tuning<'a>, Error> {
+        let types = asked.first().map(|one| (one.problem.dtype, one.problem.out_dtype));
+        let default = own().into_iter().find(|c| types.is_some_and(|types| c.contract().dtypes.contains(&types)));
+        let default = default.ok_or_else(|| Error::Missing("no kernel of ours multiplies these types here".into()))?;
+        let default = default.name().to_string();
+        let (versions, dropped) = (Vec::new(), Vec::new());
+        Ok(Tuning { args, path, threads, asked, default, worker: None, versions, dropped, limits: [0.0; 2] })
+    }
+
+    /// The device as far as it is known before anything ran.
+    fn device(&self) -> TunedDevice {
+        let name = super::doctor::machine()["cpu"].as_str().unwrap_or("unknown").to_string();
+        let mut versions = vec![("gemwright".to_string(), env!("CARGO_PKG_VERSION").to_string())];
+        versions.extend(self.versions.iter().filter(|(name, _)| !name.starts_with("own.")).cloned());
+        let [flops, bytes] = self.limits.map(|rate| if rate > 0.0 { rate } else { 1.0 });
+        TunedDevice { name, units: self.threads as u64, flops, bytes, versions }
+    }
+
+    /// Gives a task to the worker, a new one where there is none.
+    fn ask(&mut self, index: usize, only: Option<&str>, rounds: usize) -> Result<Outcome, Error> {
+        let without: Vec<String> = self.dropped.iter().map(|(name, _)| name.clone()).collect();
+        let task = Task { asked: &self.asked[index], without: &without, only, rounds }.line();
+        let mut worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => Worker::start(self.threads)?,
+        };
+        let mut at_work = String::new();
+        // A pipe that is closed shows in what is said, or not said any more.
+        let _ = writeln!(worker.tasks, "{task}").and_then(|()| worker.tasks.flush());
+        loop {
+            match worker.said.recv_timeout(self.args.patience) {
+                Ok(Said::Here(versions)) => self.versions = versions,
+                Ok(Said::Begins(name)) => at_work = name,
+                Ok(Said::Done { times, dropped, limits }) => {
+                    self.worker = Some(worker);
+                    return Ok(Outcome::Done(times, dropped, limits));
+                }
+                Err(_) if at_work.is_empty() => {
+                    return Err(Error::Failed(
+                        "the process that measures ended before it began: see gemwright doctor".into(),
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!("said nothing for {} s", self.args.patience.as_secs());
+                    return Ok(Outcome::Fell { who: at_work, why });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let ended = worker.child.wait().map_or("ended".into(), |status| status.to_string());
+                    return Ok(Outcome::Fell { who: at_work, why: format!("brought its process down ({ended})") });
+                }
+            }
+        }
+    }
+
+    /// Times of a problem; candidates that bring the worker down are dropped until it stays up.
+    fn measured(
+        &mut self,
+        index: usize,
+        only: Option<&str>,
+        rounds: usize,
+    ) -> Result<(Vec<Timed>, Vec<(String, String)>), Error> {
+        loop {
+            match self.ask(index, only, rounds)? {
+                Outcome::Done(times, dropped, limits) => {
+                    for (known, new) in self.limits.iter_mut().zip(limits) {
+                        *known = known.max(new);
+                    }
+                    return Ok((times, dropped));
+                }
+                Outcome::Fell { who, why } => {
+                    let who = who.split(':').next().unwrap_or("").to_string();
+                    if only.is_some() || self.dropped.iter().any(|(name, _)| *name == who) {
+                        return Err(Error::Failed(format!("{who} {why}")));
+                    }
+                    self.say(&format!("dropped: {who} {why}"));
+                    self.dropped.push((who, why));
+                }
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.args.output.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    fn run(mut self) -> Result<(), Error> {
+        let here = self.device();
+        let known = match tuned_files::load(self.path) {
+            Ok(table) => match tuned_files::other_device(&table.device, &here) {
+                None => Some(table),
+                Some(why) => return Err(failed(self.path, format!("{why}; give another -o"))),
+            },
+            Err(why) if self.path.exists() => {
+                return Err(failed(self.path, format!("{why}; move it away, or give another -o")));
+            }
+            Err(_) => None,
+        };
+        let (mut journal, before) = Journal::open(self.path, &here).map_err(|why| match why {
+            JournalError::Busy => failed(self.path, why),
+            JournalError::Io(why) => failed(self.path, why),
+        })?;
+        let mut table = known.unwrap_or_else(|| TunedTable::new(here.clone(), Vec::new()));
+        if !before.is_empty() {
+            self.say(&format!("going on: {} rows of a run that did not end", before.len()));
+        }
+        before.into_iter().for_each(|row| table.insert(row));
+        let begin = Instant::now();
+        let stakes = self.stakes(&table)?;
+        let (all, gain) = (stakes.iter().map(|s| s.now).sum::<f64>(), stakes.iter().map(|s| s.gain).sum::<f64>());
+        let share = if all > 0.0 { gain / all } else { 0.0 };
+        if !stakes.is_empty() {
+            self.say(&format!(
+                "{} takes {} for {} products; by this machine's limits {} of it could be gained, most of it by",
+                self.default,
+                report::seconds(all),
+                stakes.len(),
+                report::percent(share)
+            ));
+            for stake in stakes.iter().take(5) {
+                let p = self.asked[stake.index].problem.product;
+                self.say(&format!(
+                    "  {} {} x {} x {}: {} of the time, at {} of the limit, {} at stake",
+                    self.asked[stake.index].name,
+                    p.m,
+                    p.n,
+                    p.k,
+                    report::percent(stake.now / all),
+                    report::percent((stake.now - stake.gain) / stake.now),
+                    report::percent(stake.gain / all)
+                ));
+            }
+        }
+        if let Some(least) = self.args.min_gain.filter(|least| share < *least && !stakes.is_empty()) {
+            journal.done();
+            let (share, least) = (report::percent(share), report::percent(least));
+            self.say(&format!("not tuned: {share} could be gained at most, less than the {least} that were asked for"));
+            return Ok(());
+        }
+        let progress = bar(self.args.output.quiet, stakes.len(), "products");
+        let mut left = 0;
+        for stake in &stakes {
+            if self.args.budget.is_some_and(|budget| begin.elapsed() >= budget) {
+                left += 1;
+                continue;
+            }
+            let (times, wrong) = self.measured(stake.index, None, self.args.rounds.max(3))?;
+            for row in rows(&self.asked[stake.index].problem, times, &self.dropped, &wrong) {
+                journal.add(&row).map_err(|why| {
+                    failed(
+                        self.path,
+                        format!("{why}; what was measured before is kept, make room and run the same again"),
+                    )
+                })?;
+                table.insert(row);
+            }
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        if left > 0 {
+            self.say(&format!("the budget is spent: {left} products were not tuned, those with least at stake"));
+        }
+        let earlier = table.device.clone();
+        table.device = self.device();
+        table.device.flops = table.device.flops.max(earlier.flops);
+        table.device.bytes = table.device.bytes.max(earlier.bytes);
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let facts = json!({
+            "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": since,
+            "rounds": self.args.rounds, "default": self.default, "dropped": self.dropped, "thresholds": thresholds(&table),
+        });
+        tuned_files::store(self.path, &tuned::write(&table, &facts)).map_err(|why| {
+            failed(self.path, format!("{why}; what was measured is kept, make room and run the same again"))
+        })?;
+        journal.done();
+        self.summary(&table)
+    }
+
+    /// What there is to gain for each product that is not in the table, most first: a look at the default.
+    fn stakes(&mut self, table: &TunedTable) -> Result<Vec<Stake>, Error> {
+        let open = |asked: &Asked| self.args.again || table.row(&asked.problem.tuned_key()).is_none();
+        let todo: Vec<usize> = (0..self.asked.len()).filter(|i| open(&self.asked[*i])).collect();
+        let progress = bar(self.args.output.quiet, todo.len(), "looks");
+        let mut looks = Vec::new();
+        for index in todo {
+            let default = self.default.clone();
+            let (times, _) = self.measured(index, Some(&default), 3)?;
+            looks.push((index, times.first().map_or(f64::NAN, |timed| timed.seconds)));
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let [flops, bytes] = self.limits;
+        let stake = |(index, seconds): (usize, f64)| {
+            let asked = &self.asked[index];
+            let least = (asked.problem.flops() as f64 / flops).max(asked.problem.bytes() as f64 / bytes);
+            let count = asked.count as f64;
+            Stake { index, now: seconds * count, gain: (seconds - least).max(0.0) * count }
+        };
+        let mut all: Vec<Stake> = looks.into_iter().filter(|(_, seconds)| seconds.is_finite()).map(stake).collect();
+        all.sort_by(|x, y| y.gain.total_cmp(&x.gain));
+        Ok(all)
+    }
+
+    /// What the table gains over the default, per product and end to end.
+    fn summary(&self, table: &TunedTable) -> Result<(), Error> {
+        let mut shown = Table::new(&[
+            "product",
+            "flags",
+            ">M",
+            ">N",
+            ">K",
+            ">count",
+            "fastest",
+            ">takes",
+            ">default takes",
+            ">times as fast",
+        ]);
+        let (mut now, mut then) = (0.0, 0.0);
+        for asked in &self.asked {
+            let Some(row) = table.row(&asked.problem.tuned_key()) else { continue };
+            let Some(best) = row.best() else { continue };
+            let default = row.times.iter().find(|t| t.runner.candidate == self.default && !t.runner.packed);
+            let (p, count) = (asked.problem.product, asked.count as f64);
+            let seconds = |s: f64| Cell::shown(s, report::seconds(s));
+            let mut cells: Vec<Cell> = vec![asked.name.as_str().into(), asked.problem.letters().into()];
+            cells.extend([p.m, p.n, p.k, asked.count].map(Cell::from));
+            cells.extend([runner_word(&best.runner).into(), seconds(best.seconds)]);
+            if let Some(default) = default {
+                now += default.seconds * count;
+                then += best.seconds * count;
+                let ratio = default.seconds / best.seconds;
+                cells.extend([seconds(default.seconds), Cell::shown(ratio, report::significant(ratio, 3))]);
+            } else {
+                cells.extend([Cell::Empty, Cell::Empty]);
+            }
+            shown.row(cells);
+        }
+        // The table is the file; this is for people.
+        let answer = OutputArgs { output: None, ..self.args.output.clone() };
+        let mut text = answer.table(&shown);
+        if then > 0.0 {
+            let (ratio, rows) = (report::significant(now / then, 3), table.rows().len());
+            text += &format!(
+                "\n\nend to end   {ratio} times as fast as {} alone; {rows} rows in {}",
+                self.default,
+                self.path.display()
+            );
+        }
+        for (who, why) in &self.dropped {
+            text += &format!("\ndropped      {who}: {why}");
+        }
+        answer.write(&text)
+    }
+}
+
+/// A product and what it takes now, with how much of that the machine's limits leave.
+struct Stake {
+    index: usize,
+    now: f64,
+    gain: f64,
+}
+
+/// The rows of a problem: where its weight may be laid out, and where it may not.
+fn rows(
+    problem: &Problem,
+    mut times: Vec<Timed>,
+    fell: &[(String, String)],
+    wrong: &[(String, String)],
+) -> Vec<TunedRow> {
+    times.sort_by(|x, y| x.seconds.total_cmp(&y.seconds));
+    let dropped: Vec<(String, String)> = fell.iter().chain(wrong).cloned().collect();
+    let row = |prepacked: bool| {
+        let key = Problem { prepacked, ..*problem }.tuned_key();
+        let times = times.iter().filter(|timed| prepacked || !timed.runner.packed).cloned().collect();
+        TunedRow { key, times, dropped: dropped.clone() }
+    };
+    let all = if problem.prepacked { vec![row(false), row(true)] } else { vec![row(false)] };
+    all.into_iter().filter(|row| !row.times.is_empty()).collect()
+}
+
+/// From which M on weights laid out beforehand win, and a split epilogue does, for every N and K.
+fn thresholds(table: &TunedTable) -> serde_json::Value {
+    let list = |of: &dyn Fn(&TunedKind) -> bool,
+                wins: &dyn Fn(&gemwright_core::Runner) -> bool|
+     -> Vec<serde_json::Value> {
+        let all = table.thresholds(of, wins).into_iter();
+        all.map(|t| json!({"flags": t.kind.flags, "epilogue": t.kind.epilogue, "n": t.n, "k": t.k, "from_m": t.from}))
+            .collect()
+    };
+    json!({
+        "prepacked": list(&|kind| kind.prepacked, &|runner| runner.packed),
+        "split_epilogue": list(&|kind| !kind.epilogue.is_empty() && !kind.prepacked, &|runner| runner.split),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_shares() {
+        assert_eq!(parse_time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(parse_time("soon").is_err() && parse_time("-3s").is_err() && parse_time("9e99h").is_err());
+        assert_eq!((parse_share("2%"), parse_share("0.02")), (Ok(0.02), Ok(0.02)));
+        assert!(parse_share("200%").is_err());
+    }
+}
