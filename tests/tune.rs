@@ -145,7 +145,7 @@ fn candidates_that_crash_hang_or_are_wrong_are_dropped_and_named() {
     ] {
         let at = folder(name, &FEW);
         let library = fake_openblas(&at, name, body);
-        let (code, _, message) = finish(tune(&at).env("GEMWRIGHT_OPENBLAS", library).args(["--patience", "2s"]));
+        let (code, _, message) = finish(tune(&at).env("GEMWRIGHT_OPENBLAS", library).args(["--patience", "8s"]));
         assert_eq!(code, Some(0), "{name}: {message}");
         assert!(message.contains(said), "{name}: {message}");
         let table = std::fs::read_to_string(at.join("t.ours.csv")).unwrap();

@@ -23,6 +23,8 @@ pub struct Method {
     pub threads: usize,
     /// Turns of a candidate whose call takes longer than 50 ms.
     pub rounds_of_long: usize,
+    /// Who takes so many times as long as the fastest at a first look has no turns: that look is its time.
+    pub hopeless: f64,
 }
 
 /// What is going on.
@@ -286,7 +288,7 @@ fn measure_as<T: Number, U: Number>(
         unsafe { plan.run(&queue, &operands, Region::NONE) }
     };
     // A first run of each is not counted, and tells how often a turn repeats the call.
-    let mut long = false;
+    let mut looks = Vec::new();
     plans.retain_mut(|entry| {
         // Threads that are started now are started for good, and may be anywhere.
         caller.roams();
@@ -296,11 +298,25 @@ fn measure_as<T: Number, U: Number>(
         let second = once(&entry.plans, &mut sets);
         let taken = begin.elapsed().as_secs_f64();
         entry.repeat = repeats_of(taken);
-        long |= taken > LONG;
         let failure = first.and(second).err();
+        if failure.is_none() {
+            looks.push(taken);
+        }
         left_out.extend(failure.iter().map(|why| (entry.times.name.clone(), why.to_string())));
         failure.is_none()
     });
+    let least = looks.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut hopeless = Vec::new();
+    let mut look = looks.iter();
+    plans.retain(|entry| {
+        let taken = look.next().copied().unwrap_or(least);
+        let turns = taken <= method.hopeless * least;
+        if !turns {
+            hopeless.push(Times { values: vec![taken], ..entry.times.clone() });
+        }
+        turns
+    });
+    let long = looks.iter().any(|taken| *taken > LONG && *taken <= method.hopeless * least);
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
         for Entry { plans: plan, times, starts_threads, repeat } in &mut plans {
@@ -337,7 +353,12 @@ fn measure_as<T: Number, U: Number>(
     }
     Measured {
         problem: *problem,
-        times: plans.into_iter().map(|entry| entry.times).chain(outside.into_iter().map(|(_, t, _)| t)).collect(),
+        times: plans
+            .into_iter()
+            .map(|entry| entry.times)
+            .chain(hopeless)
+            .chain(outside.into_iter().map(|(_, t, _)| t))
+            .collect(),
         limits: limits.into_iter().map(|(_, times)| times).collect(),
         left_out,
         cold,

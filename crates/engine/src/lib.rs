@@ -9,6 +9,7 @@ pub mod bench;
 mod candidate;
 mod contract;
 pub mod cuda;
+mod device;
 mod dispatch;
 mod epilogue;
 pub mod judge;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use candidate::{Candidate, CpuQueue, Operand, Operands, Plan, Queue, Region, RunError};
 pub use contract::{Contract, Determinism, Fusion, Refusal, Strides, Types};
+pub use device::cpu_name;
 pub use dispatch::{Dispatcher, RefusedTable, TABLES};
 pub use epilogue::{Epilogue, Part, Parts};
 pub use mapped::{Mapped, MappedError};

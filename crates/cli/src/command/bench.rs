@@ -142,7 +142,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
     }
     let (candidates, mut workers) = chosen(args, dtype, threads)?;
-    let method = Method { rounds: args.rounds.max(1), threads, rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)) };
+    let method = Method {
+        rounds: args.rounds.max(1),
+        threads,
+        rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)),
+        hopeless: f64::INFINITY,
+    };
     let bar = bar(args.output.quiet, asked.len() * args.rounds.max(1), "rounds");
     let refs: Vec<&dyn Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
     let mut measured = Vec::new();

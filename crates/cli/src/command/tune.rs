@@ -7,7 +7,7 @@ use crate::output::OutputArgs;
 use crate::subject::{ModelOptions, parse_dtype};
 use gemwright_core::{Cell, DType, Table, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
 use gemwright_engine::tuned_files::{self, Journal, JournalError};
-use gemwright_engine::{Epilogue, Problem, own};
+use gemwright_engine::{Epilogue, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
 use gemwright_report as report;
 use serde_json::json;
@@ -214,7 +214,7 @@ impl<'a> Tuning<'a> {
 
     /// The device as far as it is known before anything ran.
     fn device(&self) -> TunedDevice {
-        let name = super::doctor::machine()["cpu"].as_str().unwrap_or("unknown").to_string();
+        let name = cpu_name();
         let mut versions = vec![("gemwright".to_string(), env!("CARGO_PKG_VERSION").to_string())];
         versions.extend(self.versions.iter().filter(|(name, _)| !name.starts_with("own.")).cloned());
         let [flops, bytes] = self.limits.map(|rate| if rate > 0.0 { rate } else { 1.0 });

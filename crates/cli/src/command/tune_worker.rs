@@ -113,6 +113,9 @@ fn say(value: &Value) -> Result<(), Error> {
     writeln!(out, "{value}").and_then(|()| out.flush()).map_err(|_| Error::Closed)
 }
 
+/// Who takes so many times as long as the fastest will not win.
+const HOPELESS: f64 = 3.0;
+
 /// Measures until nobody asks any more.
 pub fn run(threads: usize) -> Result<(), Error> {
     let (all, _) = candidates();
@@ -132,7 +135,7 @@ pub fn run(threads: usize) -> Result<(), Error> {
             if task["only"].is_null() { variants } else { variants.into_iter().filter(|v| !v.runner.packed).collect() };
         let refs: Vec<&dyn Candidate> = variants.iter().map(|variant| variant as &dyn Candidate).collect();
         let rounds = task["rounds"].as_u64().unwrap_or(5) as usize;
-        let method = Method { rounds, threads, rounds_of_long: rounds.min(3) };
+        let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS };
         let mut told = |stage: Stage<'_>| {
             if let Stage::Begins(name) = stage {
                 // Who does not listen any more will not ask again.

@@ -1,0 +1,85 @@
+//! Who multiplies for layers.
+
+use crate::error::LayerError;
+use gemwright_core::{DType, TunedDevice};
+use gemwright_cpu::Pool;
+use gemwright_engine::{
+    Candidate, CpuQueue, Dispatcher, Multiply, MultiplyError, Problem, RefusedTable, Variant, candidates, cpu_name,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The candidates of this machine, threads for them, and tables that say who is to multiply what.
+pub struct Backend {
+    candidates: Vec<Box<dyn Candidate>>,
+    dispatcher: Dispatcher,
+    refused: Vec<RefusedTable>,
+    pool: Arc<Pool>,
+    threads: usize,
+    /// Products that have been asked for, ready to run.
+    ready: Mutex<HashMap<String, Arc<Multiply>>>,
+}
+
+impl Backend {
+    /// On up to so many threads, with the tables that `GEMWRIGHT_TABLE` names.
+    pub fn new(threads: usize) -> Backend {
+        let threads = threads.max(1);
+        let versions = vec![("gemwright".to_string(), env!("CARGO_PKG_VERSION").to_string())];
+        let here = TunedDevice { name: cpu_name(), units: threads as u64, flops: 1.0, bytes: 1.0, versions };
+        let (dispatcher, refused) = Dispatcher::of_environment(&here, "");
+        Backend::with(dispatcher, refused, threads)
+    }
+
+    fn with(dispatcher: Dispatcher, refused: Vec<RefusedTable>, threads: usize) -> Backend {
+        let (candidates, _) = candidates();
+        for candidate in &candidates {
+            candidate.set_threads(threads);
+        }
+        let pool = Arc::new(Pool::new(threads));
+        Backend { candidates, dispatcher, refused, pool, threads, ready: Mutex::default() }
+    }
+
+    /// With a dispatcher of the caller's.
+    pub fn dispatched(dispatcher: Dispatcher, threads: usize) -> Backend {
+        Backend::with(dispatcher, Vec::new(), threads.max(1))
+    }
+
+    /// Tables that were asked for and not taken, with the reason.
+    pub fn refused_tables(&self) -> &[RefusedTable] {
+        &self.refused
+    }
+
+    /// A product ready to run: by whom the tables say; where that one is not here or refuses, by one of ours.
+    pub(crate) fn product(&self, problem: &Problem) -> Result<Arc<Multiply>, LayerError> {
+        let key = format!("{problem:?}");
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = ready.get(&key) {
+            return Ok(known.clone());
+        }
+        let queue = || CpuQueue { pool: self.pool.clone(), threads: self.threads };
+        let answer = self.dispatcher.choose(problem);
+        let types = (problem.dtype, problem.out_dtype);
+        let named = self.candidates.iter().find(|c| c.name() == answer.runner.candidate);
+        let own = self.candidates.iter().filter(|c| c.is_own() && c.contract().dtypes.contains(&types));
+        let mut last = MultiplyError::None(problem.dtype);
+        for (candidate, split) in named.map(|c| (c, answer.runner.split)).into_iter().chain(own.map(|c| (c, false))) {
+            let ways = Variant::all(&**candidate, problem);
+            let way = ways.iter().find(|way| way.runner.split == split).or(ways.first());
+            match way.map(|way| Multiply::with(way, *problem, queue())) {
+                Some(Ok(found)) => {
+                    let found = Arc::new(found);
+                    ready.insert(key, found.clone());
+                    return Ok(found);
+                }
+                Some(Err(why)) => last = why,
+                None => {}
+            }
+        }
+        Err(last.into())
+    }
+}
+
+/// The element type of slices.
+pub(crate) fn dtype<T: gemwright_cpu::Number>() -> DType {
+    DType::parse(T::NAME).unwrap_or(DType::F32)
+}

@@ -1,0 +1,104 @@
+//! A convolution over images as a product: patches are gathered for a few rows of the output at a time, never all of them.
+
+use crate::backend::Backend;
+use crate::error::{LayerError, sized};
+use crate::linear::Linear;
+use gemwright_cpu::Number;
+
+/// Filters \[out channels, channels, height, width\] and a bias.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conv2d<T> {
+    channels: usize,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    product: Linear<T>,
+}
+
+/// Rows of patches that are multiplied at once.
+const ROWS: usize = 256;
+
+impl<T: Number> Conv2d<T> {
+    /// Of filters \[outputs, channels, height, width\], row after row; how far a filter moves, and how many zeros lie
+    /// around the image.
+    ///
+    /// # Errors
+    /// Sizes that do not fit.
+    pub fn new(
+        [outputs, channels, height, width]: [usize; 4],
+        filters: Vec<T>,
+        bias: Option<Vec<T>>,
+        stride: [usize; 2],
+        padding: [usize; 2],
+    ) -> Result<Conv2d<T>, LayerError> {
+        if stride.contains(&0) || [channels, height, width].contains(&0) {
+            return Err(LayerError::Shape("a filter without elements, or one that does not move".into()));
+        }
+        let product = Linear::new(outputs, channels * height * width, filters, bias)?;
+        Ok(Conv2d { channels, kernel: [height, width], stride, padding, product })
+    }
+
+    /// Height and width of what comes out of an image.
+    ///
+    /// # Errors
+    /// An image smaller than the filters.
+    pub fn extents(&self, image: [usize; 2]) -> Result<[usize; 2], LayerError> {
+        let mut out = [0; 2];
+        for (i, out) in out.iter_mut().enumerate() {
+            let padded = image[i] + 2 * self.padding[i];
+            let reach = padded.checked_sub(self.kernel[i]);
+            let reach = reach.ok_or_else(|| LayerError::Shape("the image is smaller than the filters".into()))?;
+            *out = reach / self.stride[i] + 1;
+        }
+        Ok(out)
+    }
+
+    /// Of images \[images, channels, height, width\]: \[images, out channels, ...\].
+    ///
+    /// # Errors
+    /// Sizes that do not fit.
+    pub fn forward(&self, backend: &Backend, x: &[T], images: usize, image: [usize; 2]) -> Result<Vec<T>, LayerError> {
+        let [height, width] = image;
+        sized("the images", x.len(), images.checked_mul(self.channels * height * width))?;
+        let [out_height, out_width] = self.extents(image)?;
+        let (places, outputs, inputs) = (out_height * out_width, self.product.outputs(), self.product.inputs());
+        let mut y = vec![T::from_f64(0.0); images * outputs * places];
+        let mut patches = Vec::with_capacity(ROWS * inputs);
+        for (of_image, result) in
+            x.chunks_exact(self.channels * height * width).zip(y.chunks_exact_mut((outputs * places).max(1)))
+        {
+            for first in (0..places).step_by(ROWS) {
+                let count = ROWS.min(places - first);
+                patches.clear();
+                for place in first..first + count {
+                    self.patch(of_image, image, [place / out_width, place % out_width], &mut patches);
+                }
+                let rows = self.product.forward(backend, &patches)?;
+                // The product has a row for each place; the image a plane for each channel.
+                for (i, row) in rows.chunks_exact(outputs).enumerate() {
+                    for (channel, value) in row.iter().enumerate() {
+                        result[channel * places + first + i] = *value;
+                    }
+                }
+            }
+        }
+        Ok(y)
+    }
+
+    /// What the filters see at a place, zeros outside of the image.
+    fn patch(&self, image: &[T], [height, width]: [usize; 2], [row, col]: [usize; 2], patch: &mut Vec<T>) {
+        for channel in 0..self.channels {
+            for i in 0..self.kernel[0] {
+                for j in 0..self.kernel[1] {
+                    let at = |place: usize, step: usize, offset: usize, padding: usize, extent: usize| {
+                        (place * step + offset).checked_sub(padding).filter(|x| *x < extent)
+                    };
+                    let y = at(row, self.stride[0], i, self.padding[0], height);
+                    let x = at(col, self.stride[1], j, self.padding[1], width);
+                    let value = y.zip(x).map(|(y, x)| image[(channel * height + y) * width + x]);
+                    patch.push(value.unwrap_or(T::from_f64(0.0)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Why a layer did not compute.
+
+use gemwright_engine::MultiplyError;
+
+/// Why a layer did not compute.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LayerError {
+    #[error("{0}")]
+    Multiply(#[from] MultiplyError),
+    #[error("{what} has {given} elements, the layer needs {needed}")]
+    Size { what: &'static str, given: usize, needed: usize },
+    #[error("{what} has {given} elements, which is no multiple of {of}")]
+    Multiple { what: &'static str, given: usize, of: usize },
+    #[error("{0}")]
+    Shape(String),
+    #[error("{path}: {why}")]
+    File { path: String, why: String },
+}
+
+/// A slice has as many elements as are needed.
+pub(crate) fn sized(what: &'static str, given: usize, needed: Option<usize>) -> Result<(), LayerError> {
+    let needed = needed.unwrap_or(usize::MAX);
+    if given == needed { Ok(()) } else { Err(LayerError::Size { what, given, needed }) }
+}

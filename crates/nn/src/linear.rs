@@ -1,0 +1,128 @@
+//! A linear layer: y = x · wᵀ + b.
+
+use crate::backend::{Backend, dtype};
+use crate::error::{LayerError, sized};
+use gemwright_cpu::Number;
+use gemwright_engine::{Epilogue, Layout, Part, Parts, Problem};
+
+/// Weights \[out, in\] and a bias.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Linear<T> {
+    outputs: usize,
+    inputs: usize,
+    weight: Vec<T>,
+    bias: Option<Vec<T>>,
+}
+
+/// What comes back through a layer.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Gradients<T> {
+    /// \[rows, in\].
+    pub input: Vec<T>,
+    /// \[out, in\].
+    pub weight: Vec<T>,
+    /// \[out\], where there is a bias.
+    pub bias: Option<Vec<T>>,
+}
+
+impl<T: Number> Linear<T> {
+    /// Of a weight \[outputs, inputs\], row after row.
+    ///
+    /// # Errors
+    /// Sizes that do not fit.
+    pub fn new(outputs: usize, inputs: usize, weight: Vec<T>, bias: Option<Vec<T>>) -> Result<Linear<T>, LayerError> {
+        sized("the weight", weight.len(), outputs.checked_mul(inputs))?;
+        if let Some(bias) = &bias {
+            sized("the bias", bias.len(), Some(outputs))?;
+        }
+        Ok(Linear { outputs, inputs, weight, bias })
+    }
+
+    /// Several layers over the same input as one, their outputs side by side: q, k and v, or gate and up. Each output is
+    /// the number it was before: a sum does not depend on its neighbours.
+    ///
+    /// # Errors
+    /// None at all, different inputs, or a bias in some of them only.
+    pub fn stacked(layers: &[&Linear<T>]) -> Result<Linear<T>, LayerError> {
+        let shape = |why: &str| LayerError::Shape(format!("layers cannot be one: {why}"));
+        let first = layers.first().ok_or_else(|| shape("there are none"))?;
+        if layers.iter().any(|layer| layer.inputs != first.inputs) {
+            return Err(shape("their inputs differ"));
+        }
+        let biases: Vec<&Vec<T>> = layers.iter().filter_map(|layer| layer.bias.as_ref()).collect();
+        let bias = match biases.len() {
+            0 => None,
+            n if n == layers.len() => Some(biases.into_iter().flatten().copied().collect()),
+            _ => return Err(shape("some have a bias, some have none")),
+        };
+        let outputs = layers.iter().map(|layer| layer.outputs).sum();
+        let weight = layers.iter().flat_map(|layer| &layer.weight).copied().collect();
+        Linear::new(outputs, first.inputs, weight, bias)
+    }
+
+    /// Columns of what comes out.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Columns of what goes in.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    fn rows(&self, what: &'static str, given: usize, of: usize) -> Result<usize, LayerError> {
+        match of {
+            0 => sized(what, given, Some(0)).map(|()| 0),
+            _ if given.is_multiple_of(of) => Ok(given / of),
+            _ => Err(LayerError::Multiple { what, given, of }),
+        }
+    }
+
+    /// The output of rows of inputs.
+    ///
+    /// # Errors
+    /// A number of elements that makes no rows.
+    pub fn forward(&self, backend: &Backend, x: &[T]) -> Result<Vec<T>, LayerError> {
+        let rows = self.rows("x", x.len(), self.inputs)?;
+        let mut y = vec![T::from_f64(0.0); rows * self.outputs];
+        let plain = Problem::linear(rows as u64, self.outputs as u64, self.inputs as u64, dtype::<T>());
+        let bias = self.bias.as_deref();
+        let epilogue = match bias {
+            Some(_) => Epilogue::default().with(Part::Bias, Layout { row: 0, col: 1, batch: 0 }),
+            None => Epilogue::default(),
+        };
+        let mut parts: Parts<&[T]> = Parts::default();
+        parts[Part::Bias as usize] = bias;
+        backend.product(&Problem { epilogue, ..plain })?.run_with(x, &self.weight, &mut y, parts)?;
+        Ok(y)
+    }
+
+    /// What comes back for an input and the gradient of its output.
+    ///
+    /// # Errors
+    /// Numbers of elements that make no rows, or not the same.
+    pub fn backward(&self, backend: &Backend, x: &[T], dy: &[T]) -> Result<Gradients<T>, LayerError> {
+        let rows = self.rows("x", x.len(), self.inputs)?;
+        sized("the gradient of the output", dy.len(), rows.checked_mul(self.outputs))?;
+        let zeros = |count: usize| vec![T::from_f64(0.0); count];
+        let [m, n, k] = [rows, self.outputs, self.inputs].map(|x| x as u64);
+        // dx [M, K] = dy [M, N] · w [N, K]; dw [N, K] = dyᵀ · x.
+        let (mut input, mut weight) = (zeros(rows * self.inputs), zeros(self.weight.len()));
+        backend.product(&Problem::new(m, k, n, dtype::<T>()))?.run(dy, &self.weight, &mut input)?;
+        backend.product(&Problem::grad_weight(n, k, m, dtype::<T>()))?.run(dy, x, &mut weight)?;
+        let bias = self.bias.as_ref().map(|_| column_sums(dy, self.outputs));
+        Ok(Gradients { input, weight, bias })
+    }
+}
+
+/// Sums over the rows, in their order and in double precision.
+fn column_sums<T: Number>(rows: &[T], columns: usize) -> Vec<T> {
+    let mut sums = vec![0f64; columns];
+    for row in rows.chunks_exact(columns.max(1)) {
+        for (sum, x) in sums.iter_mut().zip(row) {
+            *sum += x.to_f64();
+        }
+    }
+    sums.into_iter().map(T::from_f64).collect()
+}
