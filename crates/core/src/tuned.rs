@@ -45,7 +45,7 @@ pub struct Runner {
 #[allow(missing_docs)]
 pub struct Timed {
     pub runner: Runner,
-    /// Median.
+    /// The lower quartile: what else a machine does only adds.
     pub seconds: f64,
     /// Between the quartiles, as a part of the median.
     pub spread: f64,

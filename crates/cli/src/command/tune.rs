@@ -119,26 +119,26 @@ pub fn run(args: &Args) -> Result<(), Error> {
     Tuning::new(args, path, threads, asked)?.run()
 }
 
-fn failed(path: &Path, why: impl ToString) -> Error {
+fn failed(path: &Path, why: &dyn ToString) -> Error {
     Error::File { path: path.display().to_string(), why: why.to_string() }
 }
 
 fn merge(args: &Args, path: &Path) -> Result<(), Error> {
     let mut all: Option<TunedTable> = None;
     for name in &args.merge {
-        let table = tuned_files::load(name).map_err(|why| failed(name, why))?;
+        let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
         match &mut all {
             None => all = Some(table),
             Some(all) => {
                 if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
-                    return Err(failed(name, why));
+                    return Err(failed(name, &why));
                 }
                 table.rows().iter().for_each(|row| all.insert(row.clone()));
             }
         }
     }
     let Some(all) = all else { return Ok(()) };
-    tuned_files::store(path, &tuned::write(&all, &json!({"merged": args.merge}))).map_err(|why| failed(path, why))?;
+    tuned_files::store(path, &tuned::write(&all, &json!({"merged": args.merge}))).map_err(|why| failed(path, &why))?;
     eprintln!("{} rows in {}", all.rows().len(), path.display());
     Ok(())
 }
@@ -183,9 +183,12 @@ impl Worker {
     }
 }
 
+/// A candidate and a reason.
+type Named = (String, String);
+
 /// What a problem came to, or who brought the worker down.
 enum Outcome {
-    Done(Vec<Timed>, Vec<(String, String)>, [f64; 2]),
+    Done(Vec<Timed>, Vec<Named>, [f64; 2]),
     Fell { who: String, why: String },
 }
 
@@ -196,9 +199,9 @@ struct Tuning<'a> {
     asked: Vec<Asked>,
     default: String,
     worker: Option<Worker>,
-    versions: Vec<(String, String)>,
+    versions: Vec<Named>,
     /// Candidates that are not run any more, and why.
-    dropped: Vec<(String, String)>,
+    dropped: Vec<Named>,
     limits: [f64; 2],
 }
 
@@ -258,12 +261,7 @@ impl<'a> Tuning<'a> {
     }
 
     /// Times of a problem; candidates that bring the worker down are dropped until it stays up.
-    fn measured(
-        &mut self,
-        index: usize,
-        only: Option<&str>,
-        rounds: usize,
-    ) -> Result<(Vec<Timed>, Vec<(String, String)>), Error> {
+    fn measured(&mut self, index: usize, only: Option<&str>, rounds: usize) -> Result<(Vec<Timed>, Vec<Named>), Error> {
         loop {
             match self.ask(index, only, rounds)? {
                 Outcome::Done(times, dropped, limits) => {
@@ -295,16 +293,16 @@ impl<'a> Tuning<'a> {
         let known = match tuned_files::load(self.path) {
             Ok(table) => match tuned_files::other_device(&table.device, &here) {
                 None => Some(table),
-                Some(why) => return Err(failed(self.path, format!("{why}; give another -o"))),
+                Some(why) => return Err(failed(self.path, &format!("{why}; give another -o"))),
             },
             Err(why) if self.path.exists() => {
-                return Err(failed(self.path, format!("{why}; move it away, or give another -o")));
+                return Err(failed(self.path, &format!("{why}; move it away, or give another -o")));
             }
             Err(_) => None,
         };
         let (mut journal, before) = Journal::open(self.path, &here).map_err(|why| match why {
-            JournalError::Busy => failed(self.path, why),
-            JournalError::Io(why) => failed(self.path, why),
+            JournalError::Busy => failed(self.path, &why),
+            JournalError::Io(why) => failed(self.path, &why),
         })?;
         let mut table = known.unwrap_or_else(|| TunedTable::new(here.clone(), Vec::new()));
         if !before.is_empty() {
@@ -355,7 +353,7 @@ impl<'a> Tuning<'a> {
                 journal.add(&row).map_err(|why| {
                     failed(
                         self.path,
-                        format!("{why}; what was measured before is kept, make room and run the same again"),
+                        &format!("{why}; what was measured before is kept, make room and run the same again"),
                     )
                 })?;
                 table.insert(row);
@@ -376,7 +374,7 @@ impl<'a> Tuning<'a> {
             "rounds": self.args.rounds, "default": self.default, "dropped": self.dropped, "thresholds": thresholds(&table),
         });
         tuned_files::store(self.path, &tuned::write(&table, &facts)).map_err(|why| {
-            failed(self.path, format!("{why}; what was measured is kept, make room and run the same again"))
+            failed(self.path, &format!("{why}; what was measured is kept, make room and run the same again"))
         })?;
         journal.done();
         self.summary(&table)
@@ -467,14 +465,9 @@ struct Stake {
 }
 
 /// The rows of a problem: where its weight may be laid out, and where it may not.
-fn rows(
-    problem: &Problem,
-    mut times: Vec<Timed>,
-    fell: &[(String, String)],
-    wrong: &[(String, String)],
-) -> Vec<TunedRow> {
+fn rows(problem: &Problem, mut times: Vec<Timed>, fell: &[Named], wrong: &[Named]) -> Vec<TunedRow> {
     times.sort_by(|x, y| x.seconds.total_cmp(&y.seconds));
-    let dropped: Vec<(String, String)> = fell.iter().chain(wrong).cloned().collect();
+    let dropped: Vec<Named> = fell.iter().chain(wrong).cloned().collect();
     let row = |prepacked: bool| {
         let key = Problem { prepacked, ..*problem }.tuned_key();
         let times = times.iter().filter(|timed| prepacked || !timed.runner.packed).cloned().collect();
