@@ -138,14 +138,14 @@ fn fake_openblas(at: &Path, name: &str, body: &str) -> PathBuf {
 
 #[test]
 fn candidates_that_crash_hang_or_are_wrong_are_dropped_and_named() {
-    for (name, body, said) in [
-        ("crash", "abort();", "brought its process down"),
-        ("hang", "for (;;) sleep(1);", "said nothing"),
-        ("wrong", "for (long i = 0; i < m; i++) for (long j = 0; j < n; j++) c[i * ldc + j] = 7;", ""),
+    for (name, patience, body, said) in [
+        ("crash", "60s", "abort();", "brought its process down"),
+        ("hang", "8s", "for (;;) sleep(1);", "said nothing"),
+        ("wrong", "60s", "for (long i = 0; i < m; i++) for (long j = 0; j < n; j++) c[i * ldc + j] = 7;", ""),
     ] {
         let at = folder(name, &FEW);
         let library = fake_openblas(&at, name, body);
-        let (code, _, message) = finish(tune(&at).env("GEMWRIGHT_OPENBLAS", library).args(["--patience", "8s"]));
+        let (code, _, message) = finish(tune(&at).env("GEMWRIGHT_OPENBLAS", library).args(["--patience", patience]));
         assert_eq!(code, Some(0), "{name}: {message}");
         assert!(message.contains(said), "{name}: {message}");
         let table = std::fs::read_to_string(at.join("t.ours.csv")).unwrap();

@@ -176,6 +176,12 @@ fn parse_weight_format(text: &str) -> Result<WeightFormat, String> {
     }
 }
 
+/// Of a share such as 95% or 0.95.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map_or(text.parse::<f64>(), |percent| percent.parse().map(|x: f64| x / 100.0));
+    number.ok().filter(|x| *x > 0.0 && *x <= 1.0).ok_or_else(|| "write it as 95% or 0.95".into())
+}
+
 pub fn parse_dtype(text: &str) -> Result<DType, String> {
     DType::parse(text).ok_or_else(|| format!("known are {}", DType::FLOATS.map(DType::name).join(", ")))
 }

@@ -1,7 +1,7 @@
 //! What was measured fastest on a device, and who is asked for a product that was not: its neighbours in M, or all that was
 //! measured of a kind.
 
-use crate::{DType, Product};
+use crate::DType;
 use std::collections::HashMap;
 
 /// What a product is looked up by.
@@ -168,16 +168,23 @@ impl TunedTable {
         if let Some(best) = exact {
             return Some(Answer { runner: best.runner.clone(), way: Way::Exact, seconds: best.seconds });
         }
-        self.between(key).or_else(|| self.predicted(key))
+        let bare = || -> Option<Answer> {
+            // Nothing with this epilogue was measured: who is fastest without it.
+            let kind = TunedKind { epilogue: String::new(), ..key.kind.clone() };
+            let answer = (!key.kind.epilogue.is_empty()).then(|| self.look_up(&TunedKey { kind, ..key.clone() }))??;
+            Some(Answer { way: Way::CostModel, ..answer })
+        };
+        self.between(key).or_else(|| self.predicted(key)).or_else(bare)
     }
 
     /// Seconds that the device needs at least, by what it can do.
     fn roof(&self, key: &TunedKey) -> f64 {
-        let product = Product { batch: key.kind.batch, m: key.m, n: key.n, k: key.k };
-        let elements = |x: u64, y: u64| (key.kind.batch * x * y) as f64;
+        // In f64: what is read may be of any size.
+        let elements = |x: u64, y: u64| key.kind.batch as f64 * x as f64 * y as f64;
+        let flops = 2.0 * elements(key.m, key.n) * key.k as f64;
         let bytes = (elements(key.m, key.k) + elements(key.k, key.n)) * key.kind.dtype.bytes() as f64
             + elements(key.m, key.n) * key.kind.out_dtype.bytes() as f64;
-        (product.flops() as f64 / self.device.flops).max(bytes / self.device.bytes).max(1e-9)
+        (flops / self.device.flops).max(bytes / self.device.bytes).max(1e-9)
     }
 
     /// By the nearest M on each side: a runner's share of the roof goes from one to the other with the logarithm of M.
@@ -238,7 +245,10 @@ impl TunedTable {
         let all: f64 = near.iter().map(|(far, _)| 1.0 / (far + 0.1)).sum();
         let known = shares.into_iter().filter(|(_, _, weight)| *weight >= 0.5 * all);
         let timed = known.map(|(runner, sum, weight)| (runner, self.roof(key) / (sum / weight).exp()));
-        least(timed, &Way::CostModel)
+        least(timed, &Way::CostModel).or_else(|| {
+            let best = near.first()?.1.best()?;
+            Some(Answer { runner: best.runner.clone(), way: Way::CostModel, seconds: self.roof(key) })
+        })
     }
 }
 
@@ -272,7 +282,10 @@ impl TunedTable {
             }
             all.push(Threshold { kind: kind.clone(), n: *n, k: *k, from });
         }
-        all.sort_by_key(|x| (x.n, x.k, x.kind.flags.clone(), x.kind.epilogue.clone()));
+        let key = |t: &Threshold| (t.n, t.k, t.kind.dtype as u8, t.kind.out_dtype as u8, t.kind.batch);
+        all.sort_by(|x, y| {
+            key(x).cmp(&key(y)).then_with(|| (&x.kind.flags, &x.kind.epilogue).cmp(&(&y.kind.flags, &y.kind.epilogue)))
+        });
         all
     }
 }
@@ -325,6 +338,11 @@ mod tests {
         assert_eq!(name(64, 300), Some(("bp".into(), Way::CostModel)));
         let other = TunedKey { kind: TunedKind { dtype: DType::F64, ..kind() }, m: 1, n: 512, k: 1024 };
         assert_eq!(table.look_up(&other), None);
+        // With a bias behind it nothing was measured: as without.
+        let bias = TunedKey { kind: TunedKind { epilogue: "bias".into(), ..kind() }, m: 16, n: 512, k: 1024 };
+        assert_eq!(table.look_up(&bias).map(|a| (a.runner.candidate, a.way)), Some(("bp".into(), Way::CostModel)));
+        let huge = TunedKey { kind: kind(), m: u64::MAX, n: u64::MAX, k: u64::MAX };
+        assert!(table.look_up(&huge).is_some());
     }
 
     #[test]

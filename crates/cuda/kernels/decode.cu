@@ -5,7 +5,7 @@
 // k is summed does not matter as long as w and x agree, so a lane takes 16 neighbouring bytes of a row, as they lie: lane
 // 4g + t has piece t of rows g and g + 8 of w and of row g of x. Nothing goes through shared memory on the way in. The
 // WARPS warps of a block and the SPLIT blocks of a cluster share K; their sums meet in shared memory in a fixed order.
-// Weights do not depend on the kernel before this one: the first of them are asked for before it has ended.
+// Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
 //
 // Set by the host (src/decode.rs):
 //   TOKENS      groups of 8 rows of x: 1 or 2
@@ -14,7 +14,6 @@
 //   SPLIT       blocks of a cluster that share K
 //   AHEAD       pieces of K that a warp has on the way
 //   BLOCKS      of a multiprocessor at least, for the number of registers
-//   W_F8        weights are e4m3 with a factor (p.factors) for each row
 //   W_SHIFTED, X_SHIFTED   rows begin anywhere: 16 bytes are made of two that lie on their boundary
 //   K_TAIL      K is no multiple of the elements in 16 bytes
 //   OPERAND_F16 operands are f16 (otherwise bf16)
@@ -25,8 +24,7 @@ constexpr int THREADS = WARPS * 32;
 constexpr int ROWS = 16 * GROUPS;                          // of w in a tile
 constexpr int OUT_ROWS = GATED ? ROWS / 2 : ROWS;          // columns of the result in a tile
 constexpr int COLS = 8 * TOKENS;
-constexpr int PER = W_F8 ? 16 : 8;                         // k of a lane in a piece
-constexpr int X_PARTS = PER / 8;                           // sixteen bytes of x for a piece
+constexpr int PER = 8;                                     // k of a lane in a piece
 constexpr int PIECE = 4 * PER;
 // The epilogue takes sums one by one here.
 constexpr int MSUB = 1, OUT_BN = 8, COLUMNS = 8, ROW_STEP = 16;
@@ -34,16 +32,15 @@ constexpr int MSUB = 1, OUT_BN = 8, COLUMNS = 8, ROW_STEP = 16;
 #define STAGED 0
 #include "epilogue.cuh"
 static_assert(!GATED || GROUPS % 2 == 0, "both weights have as many rows in a tile");
-static_assert(!W_F8 || !(W_SHIFTED || X_SHIFTED || K_TAIL || OPERAND_F16), "weights of eight bits lie on boundaries");
 
 struct Params {
     const char* w;
     i64 w_row, w_batch;                                    // bytes
     const char* x;
     i64 x_row, x_batch;                                    // bytes
-    const float* factors;                                  // of rows of w
     Ends ends;
     int k, tiles, all;                                     // tiles of a matrix, and of all matrices of the batch
+    int constant;                                          // no kernel writes w
 };
 
 // ---- sixteen bytes ---------------------------------------------------------------------------------------------
@@ -91,16 +88,7 @@ template <bool SHIFTED> struct Line {
 };
 struct Got { Sixteen first, next; };                       // the next ones only where rows are shifted
 
-// ---- weights of eight bits -------------------------------------------------------------------------------------
-// e4m3 to bf16, two at once, exactly: the bits move to their places, and a power of two makes good for the exponents' offsets.
-__device__ __forceinline__ u32 widened(u32 four, u32 order) {
-    const u32 apart = __byte_perm(four, 0, order);         // each in the upper half of 16 bits
-    const u32 bits = (apart & 0x80008000) | (apart >> 4 & 0x07f007f0);
-    u32 out;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(bits), "r"(0x7b807b80), "r"(0x80008000));    // 2^120
-    return out;
-}
-
+// ---- tensor cores ----------------------------------------------------------------------------------------------
 __device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
 #if OPERAND_F16
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -113,7 +101,7 @@ __device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a
 // ---- what a warp has on the way --------------------------------------------------------------------------------
 struct Ring {
     Got w[AHEAD][GROUPS][2];
-    Got x[AHEAD][TOKENS][X_PARTS];
+    Got x[AHEAD][TOKENS];
     Line<W_SHIFTED> rows[GROUPS][2];
     Line<X_SHIFTED> tokens[TOKENS];
     int k, lane_k;                                         // K, and the lane's first in a piece
@@ -130,7 +118,7 @@ struct Ring {
                 rows[r][h].begin(p.w + n * p.w_row + z * p.w_batch, at);
             }
 #pragma unroll
-        for (int m = 0; m < TOKENS; ++m) tokens[m].begin(p.x + min(8 * m + g, p.ends.m - 1) * p.x_row + z * p.x_batch, at * X_PARTS);
+        for (int m = 0; m < TOKENS; ++m) tokens[m].begin(p.x + min(8 * m + g, p.ends.m - 1) * p.x_row + z * p.x_batch, at);
     }
     template <bool SHIFTED> __device__ __forceinline__ bool goes_on(const Line<SHIFTED>& line, int at) const { return line.by && at + lane_k + 8 - line.by < k; }
     __device__ __forceinline__ void load_w(int u, int at) {
@@ -139,7 +127,7 @@ struct Ring {
         for (int r = 0; r < GROUPS; ++r)
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-                const char* from = rows[r][h].from + at * (W_F8 ? 1 : 2);
+                const char* from = rows[r][h].from + at * 2;
                 Got& got = w[u][r][h];
                 got.first = Sixteen{};
                 if (W_SHIFTED) {
@@ -152,18 +140,16 @@ struct Ring {
     __device__ __forceinline__ void load_x(int u, int at) {
         const bool in = at + lane_k < k;
 #pragma unroll
-        for (int m = 0; m < TOKENS; ++m)
-#pragma unroll
-            for (int q = 0; q < X_PARTS; ++q) {
-                const char* from = tokens[m].from + at * 2 + 16 * q;
-                Got& got = x[u][m][q];
-                got.first = Sixteen{};
-                if (in) got.first = keep_near(from);
-                if (X_SHIFTED) {
-                    got.next = Sixteen{};
-                    if (goes_on(tokens[m], at)) got.next = keep_near(from + 16);
-                }
+        for (int m = 0; m < TOKENS; ++m) {
+            const char* from = tokens[m].from + at * 2;
+            Got& got = x[u][m];
+            got.first = Sixteen{};
+            if (in) got.first = keep_near(from);
+            if (X_SHIFTED) {
+                got.next = Sixteen{};
+                if (goes_on(tokens[m], at)) got.next = keep_near(from + 16);
             }
+        }
     }
     template <bool SHIFTED> __device__ __forceinline__ Sixteen taken(const Got& got, const Line<SHIFTED>& line, int at) const {
         Sixteen v = got.first;
@@ -172,29 +158,17 @@ struct Ring {
         return v;
     }
     __device__ __forceinline__ void multiply(int u, int at, float (&sums)[GROUPS][TOKENS][4]) const {
-        Sixteen token[TOKENS][X_PARTS];
+        Sixteen token[TOKENS];
 #pragma unroll
-        for (int m = 0; m < TOKENS; ++m)
-#pragma unroll
-            for (int q = 0; q < X_PARTS; ++q) token[m][q] = taken(x[u][m][q], tokens[m], at);
+        for (int m = 0; m < TOKENS; ++m) token[m] = taken(x[u][m], tokens[m], at);
 #pragma unroll
         for (int r = 0; r < GROUPS; ++r) {
             const Sixteen upper = taken(w[u][r][0], rows[r][0], at), lower = taken(w[u][r][1], rows[r][1], at);
-#if W_F8
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {                  // four of a row, two numbers at a time
-                const u32 a0 = widened(upper.x[i], 0x1404), a1 = widened(lower.x[i], 0x1404);
-                const u32 a2 = widened(upper.x[i], 0x3424), a3 = widened(lower.x[i], 0x3424);
-#pragma unroll
-                for (int m = 0; m < TOKENS; ++m) mma(sums[r][m], a0, a1, a2, a3, token[m][i / 2].x[i % 2 * 2], token[m][i / 2].x[i % 2 * 2 + 1]);
-            }
-#else
 #pragma unroll
             for (int m = 0; m < TOKENS; ++m) {
-                mma(sums[r][m], upper.x[0], lower.x[0], upper.x[1], lower.x[1], token[m][0].x[0], token[m][0].x[1]);
-                mma(sums[r][m], upper.x[2], lower.x[2], upper.x[3], lower.x[3], token[m][0].x[2], token[m][0].x[3]);
+                mma(sums[r][m], upper.x[0], lower.x[0], upper.x[1], lower.x[1], token[m].x[0], token[m].x[1]);
+                mma(sums[r][m], upper.x[2], lower.x[2], upper.x[3], lower.x[3], token[m].x[2], token[m].x[3]);
             }
-#endif
         }
     }
 };
@@ -206,8 +180,6 @@ __device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_u
     const Beside row = parts.of_row(0), column = parts.of_column(0);
     Beside own[2] = {};
     parts.of_two(0, 0, own);
-    if (W_F8) sum *= p.factors[n];
-    if (W_F8 && GATED) other *= p.factors[n + p.ends.second];
     if (ALPHA) other *= p.ends.alpha;
     float x = before_activation(p.ends, sum, row, column, own[0]), unused = 0.f;
 #if KEEP
@@ -236,11 +208,14 @@ decode(const __grid_constant__ Params p) {
     ring.k = p.k;
     ring.lane_k = t * PER;
     ring.tile(p, index, lane);
+#if __CUDA_ARCH__ >= 900
+    if (!p.constant) after_previous_kernel();
+#endif
 #pragma unroll
     for (int u = 0; u < AHEAD; ++u) ring.load_w(u, first + u * PIECE);
 #if __CUDA_ARCH__ >= 900
-    next_kernel_may_start();
     after_previous_kernel();                               // from here on x may be read, and the result written
+    next_kernel_may_start();                               // not before: it would not wait for the one before this one
 #endif
 #pragma unroll
     for (int u = 0; u < AHEAD; ++u) ring.load_x(u, first + u * PIECE);

@@ -217,30 +217,57 @@ impl Config {
             ("CLUSTER", self.cluster),
             ("SPLIT", self.split()),
             ("PINGPONG", flag(self.tile.pingpong)),
-            ("ALPHA", flag(self.scaled)),
             ("STREAM_K", flag(self.schedule == Schedule::StreamK)),
             ("SWAP", flag(self.turned)),
             ("A_MN", flag(self.layouts.a_mn)),
             ("B_MN", flag(self.layouts.b_mn)),
-            ("OUT_F32", flag(self.output.dtype == DType::F32)),
-            ("OUT_F16", flag(self.output.dtype == DType::F16)),
-            ("OUT_ADD", flag(self.output.add)),
             ("DIRECT", flag(self.output.way == OutWay::Elements)),
             ("BY_ROWS", flag(self.output.way == OutWay::Rows)),
             ("GATED", flag(self.gate == Gate::First)),
-            ("ACT", activation_number(self.activation)),
-            ("SCALE", self.parts[0] as u32),
-            ("BIAS", self.parts[1] as u32),
-            ("TIMES", self.parts[2] as u32),
-            ("RESIDUAL", self.parts[3] as u32),
-            ("KEEP", flag(self.kept)),
         ];
-        all.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        let end = End {
+            out_dtype: self.output.dtype,
+            add: self.output.add,
+            scaled: self.scaled,
+            activation: self.activation,
+            parts: self.parts,
+            kept: self.kept,
+        };
+        all.into_iter().chain(end.defines()).map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }
 
     /// The text of the tensor instruction.
     pub fn wgmma(&self) -> String {
         wgmma::header(self.tile.n, self.dtype, self.layouts.a_mn, self.layouts.b_mn)
+    }
+}
+
+/// What becomes of sums, as every text that includes kernels/epilogue.cuh is told.
+pub(crate) struct End {
+    pub out_dtype: DType,
+    pub add: bool,
+    pub scaled: bool,
+    pub activation: Activation,
+    pub parts: [PartWay; 4],
+    pub kept: bool,
+}
+
+impl End {
+    pub fn defines(&self) -> [(&'static str, u32); 10] {
+        let flag = u32::from;
+        let [scale, bias, times, residual] = self.parts.map(|way| way as u32);
+        [
+            ("OUT_F32", flag(self.out_dtype == DType::F32)),
+            ("OUT_F16", flag(self.out_dtype == DType::F16)),
+            ("OUT_ADD", flag(self.add)),
+            ("ALPHA", flag(self.scaled)),
+            ("ACT", activation_number(self.activation)),
+            ("SCALE", scale),
+            ("BIAS", bias),
+            ("TIMES", times),
+            ("RESIDUAL", residual),
+            ("KEEP", flag(self.kept)),
+        ]
     }
 }
 

@@ -1,6 +1,6 @@
 //! Products of a few rows with weights \[N, K\], which are streamed once.
 
-use crate::config::{PartWay, activation_number};
+use crate::config::{End, PartWay};
 use crate::driver::{Device, Kernel, Stream};
 use crate::ends::{Ends, EndsOf, Operands};
 use crate::error::CudaError;
@@ -22,10 +22,8 @@ pub struct DecodeConfig {
     pub choice: DecodeChoice,
     /// Groups of 8 rows of x: 1 or 2.
     pub tokens: u32,
-    /// Of x.
+    /// Of x and the weight.
     pub dtype: DType,
-    /// Of the weight: as x, or e4m3 with a factor for each row.
-    pub weights: DType,
     pub out_dtype: DType,
     /// Rows of x, of the weight, begin anywhere rather than on 16 bytes.
     pub shifted: [bool; 2],
@@ -50,7 +48,6 @@ impl DecodeConfig {
             choice,
             tokens: 1,
             dtype: DType::Bf16,
-            weights: DType::Bf16,
             out_dtype: DType::Bf16,
             shifted: [false; 2],
             tail: false,
@@ -61,10 +58,6 @@ impl DecodeConfig {
             kept: false,
             scaled: false,
         }
-    }
-
-    fn in_eight_bits(&self) -> bool {
-        self.weights == DType::F8E4m3
     }
 
     /// Groups of 16 rows of the weight in a tile: of two weights as many each.
@@ -85,7 +78,7 @@ impl DecodeConfig {
     pub fn blocks(&self) -> u32 {
         let times = |shifted: bool| if shifted { 2 } else { 1 };
         let w = 8 * self.groups() * times(self.shifted[1]);
-        let x = 4 * self.tokens * times(self.shifted[0]) * if self.in_eight_bits() { 2 } else { 1 };
+        let x = 4 * self.tokens * times(self.shifted[0]);
         let sums = 4 * self.groups() * self.tokens;
         let rows = 6 * self.groups() + 3 * self.tokens;
         let registers = (w + x) * self.choice.ahead + sums + rows + 34;
@@ -95,7 +88,7 @@ impl DecodeConfig {
     /// More on the way than a thread has registers for.
     pub fn fits(&self) -> bool {
         let per_group = 8 * if self.shifted[1] { 2 } else { 1 };
-        let per_token = 4 * if self.shifted[0] { 2 } else { 1 } * if self.in_eight_bits() { 2 } else { 1 };
+        let per_token = 4 * if self.shifted[0] { 2 } else { 1 };
         let ring = (per_group * self.groups() + per_token * self.tokens) * self.choice.ahead;
         let most = (REGISTERS / self.threads()).min(255);
         // Partial sums have 48 KB.
@@ -106,7 +99,6 @@ impl DecodeConfig {
     /// Compiles the kernel for an architecture such as `sm_90a`, or takes it from the disk unless it is wanted `anew`.
     pub fn compile(&self, architecture: &str, anew: bool) -> Result<Compiled, CudaError> {
         let flag = u32::from;
-        let [scale, bias, times, residual] = self.parts.map(|way| way as u32);
         let all = [
             ("TOKENS", self.tokens),
             ("GROUPS", self.groups()),
@@ -114,24 +106,22 @@ impl DecodeConfig {
             ("SPLIT", self.choice.split),
             ("AHEAD", self.choice.ahead),
             ("BLOCKS", self.blocks()),
-            ("W_F8", flag(self.in_eight_bits())),
             ("X_SHIFTED", flag(self.shifted[0])),
             ("W_SHIFTED", flag(self.shifted[1])),
             ("K_TAIL", flag(self.tail)),
             ("OPERAND_F16", flag(self.dtype == DType::F16)),
             ("GATED", flag(self.gated)),
-            ("OUT_F32", flag(self.out_dtype == DType::F32)),
-            ("OUT_F16", flag(self.out_dtype == DType::F16)),
-            ("OUT_ADD", flag(self.add)),
-            ("ALPHA", flag(self.scaled)),
-            ("ACT", activation_number(self.activation)),
-            ("SCALE", scale),
-            ("BIAS", bias),
-            ("TIMES", times),
-            ("RESIDUAL", residual),
-            ("KEEP", flag(self.kept)),
         ];
-        let defines: Vec<_> = all.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let end = End {
+            out_dtype: self.out_dtype,
+            add: self.add,
+            scaled: self.scaled,
+            activation: self.activation,
+            parts: self.parts,
+            kept: self.kept,
+        };
+        let all = all.into_iter().chain(end.defines());
+        let defines: Vec<_> = all.map(|(name, value)| (name.to_string(), value.to_string())).collect();
         compile(TEXT, &HEADERS, architecture, &defines, anew)
     }
 }
@@ -146,11 +136,11 @@ struct Params {
     x: u64,
     x_row: i64,
     x_batch: i64,
-    factors: u64,
     ends: Ends,
     k: i32,
     tiles: i32,
     all: i32,
+    constant: i32,
 }
 
 /// A kernel and a product of a certain shape.
@@ -194,19 +184,18 @@ impl Decode {
         Ok(Decode { config, product, kernel: kernel(device, &config)?, tiles, grid })
     }
 
-    /// Puts a run on the stream; `early`: beside the end of what is on it, as the driver allows. `factors`: where those of
-    /// a weight in eight bits lie, f32 for each row.
+    /// Puts a run on the stream; `early`: beside the end of what is on it, as the driver allows; `constant`: and no work on the
+    /// stream that may not have ended writes the weight, so that it is read before that end.
     ///
     /// # Safety
-    /// Every element of the operands and factors is memory of the stream's device until the stream has done the work, in
-    /// whole sixteen bytes; what the kernel before this one writes is no weight and no factor. Those of the result and of what is
-    /// kept are touched by nobody else, and overlap nothing.
+    /// Every element of the operands is memory of the stream's device until the stream has done the work, in whole sixteen
+    /// bytes. Those of the result and of what is kept are touched by nobody else, and overlap nothing. `constant` is true.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
         operands: &Operands,
-        factors: Option<u64>,
         early: bool,
+        constant: bool,
     ) -> Result<(), CudaError> {
         let Product { batch, m, n, k } = self.product;
         if batch == 0 || m == 0 || n == 0 {
@@ -214,11 +203,9 @@ impl Decode {
         }
         let config = &self.config;
         let (weight, x) = (operands.b.transposed(), operands.a);
-        let (w_bytes, x_bytes) = (config.weights.bytes() as i64, config.dtype.bytes() as i64);
-        let steps = [
-            (x.address, x.row * x_bytes, x.batch * x_bytes),
-            (weight.address, weight.row * w_bytes, weight.batch * w_bytes),
-        ];
+        let bytes = config.dtype.bytes() as i64;
+        let steps =
+            [(x.address, x.row * bytes, x.batch * bytes), (weight.address, weight.row * bytes, weight.batch * bytes)];
         let weights = if config.gated { 2 * n } else { n };
         for (((address, row, next), shifted), rows) in steps.into_iter().zip(config.shifted).zip([m, weights]) {
             // A step over an extent of one is never taken.
@@ -226,9 +213,6 @@ impl Decode {
             if !(shifted || address.is_multiple_of(16) && aligned) {
                 return Err(CudaError::Refused("rows of an operand must begin on 16 bytes".into()));
             }
-        }
-        if config.in_eight_bits() != factors.is_some() {
-            return Err(CudaError::Refused("weights of eight bits, and only they, have factors".into()));
         }
         let ends = EndsOf { extents: (m, n), turned: false, parts: config.parts, dtype: config.out_dtype };
         let [(x, x_row, x_batch), (w, w_row, w_batch)] = steps;
@@ -239,11 +223,11 @@ impl Decode {
             x,
             x_row,
             x_batch,
-            factors: factors.unwrap_or(0),
             ends: ends.told(operands)?,
             k: k as i32,
             tiles: self.tiles as i32,
             all: (self.tiles * batch) as i32,
+            constant: constant.into(),
         };
         // SAFETY: the kernel takes these parameters; the rest is the caller's.
         unsafe { self.kernel.launch(stream, self.grid, config.threads(), &params, early) }
@@ -256,8 +240,8 @@ mod tests {
 
     #[test]
     fn parameters_lie_as_the_kernel_has_them() {
-        assert_eq!(std::mem::offset_of!(Params, ends), 56);
-        assert_eq!(std::mem::offset_of!(Params, k), 56 + size_of::<Ends>());
+        assert_eq!(std::mem::offset_of!(Params, ends), 48);
+        assert_eq!(std::mem::offset_of!(Params, k), 48 + size_of::<Ends>());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Products by mma.sync, on every GPU from compute capability 8.0 on: one block a tile, operands as they lie.
 
-use crate::config::{Layouts, PartWay, activation_number};
+use crate::config::{End, Layouts, PartWay};
 use crate::driver::{Device, Kernel, Stream};
 use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
@@ -112,7 +112,6 @@ impl MmaConfig {
     /// Compiles the kernel for an architecture such as `sm_80`, or takes it from the disk unless it is wanted `anew`.
     pub fn compile(&self, architecture: &str, anew: bool) -> Result<Compiled, CudaError> {
         let flag = u32::from;
-        let [scale, bias, times, residual] = self.parts.map(|way| way as u32);
         let all = [
             ("BM", self.tile.m),
             ("BN", self.tile.n),
@@ -124,18 +123,17 @@ impl MmaConfig {
             ("GRAIN_A", self.grains[0]),
             ("GRAIN_B", self.grains[1]),
             ("OPERAND_F16", flag(self.dtype == DType::F16)),
-            ("OUT_F32", flag(self.out_dtype == DType::F32)),
-            ("OUT_F16", flag(self.out_dtype == DType::F16)),
-            ("OUT_ADD", flag(self.add)),
-            ("ALPHA", flag(self.scaled)),
-            ("ACT", activation_number(self.activation)),
-            ("SCALE", scale),
-            ("BIAS", bias),
-            ("TIMES", times),
-            ("RESIDUAL", residual),
-            ("KEEP", flag(self.kept)),
         ];
-        let defines: Vec<_> = all.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let end = End {
+            out_dtype: self.out_dtype,
+            add: self.add,
+            scaled: self.scaled,
+            activation: self.activation,
+            parts: self.parts,
+            kept: self.kept,
+        };
+        let all = all.into_iter().chain(end.defines());
+        let defines: Vec<_> = all.map(|(name, value)| (name.to_string(), value.to_string())).collect();
         compile(TEXT, &HEADERS, architecture, &defines, anew)
     }
 }

@@ -33,6 +33,11 @@ pub fn load(table: &Path) -> Result<TunedTable, String> {
     Ok(TunedTable::new(device, rows))
 }
 
+/// Some of a table's files are there.
+pub fn exists(table: &Path) -> bool {
+    [table.to_path_buf(), beside(table, "ours.csv"), beside(table, "meta.json")].iter().any(|path| path.exists())
+}
+
 /// Why a table says nothing of a device.
 pub fn other_device(table: &TunedDevice, here: &TunedDevice) -> Option<String> {
     let shown = |device: &TunedDevice| format!("{} with {} units", device.name, device.units);
@@ -97,6 +102,8 @@ pub struct Journal {
     file: File,
     device: String,
     units: u64,
+    /// It has rows of other devices too, which are not this one's to remove.
+    shared: bool,
 }
 
 /// Why there is none.
@@ -118,12 +125,7 @@ impl Journal {
     /// Another process has it, or the disk says no.
     pub fn open(table: &Path, device: &TunedDevice) -> Result<(Journal, Vec<TunedRow>), JournalError> {
         let path = beside(table, "part.csv");
-        let mut file = OpenOptions::new().create(true).append(true).read(true).open(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(JournalError::Busy),
-            Err(fs::TryLockError::Error(why)) => return Err(why.into()),
-        }
+        let mut file = locked(&path)?;
         let mut text = String::new();
         // What is no file may have no end.
         if file.metadata()?.is_file() {
@@ -131,17 +133,23 @@ impl Journal {
             file.read_to_string(&mut text)?;
         }
         // A line that was cut off says nothing; it is ended here, and passed over from then on.
-        let head = format!("{}\n", tuned::HEAD.join(","));
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
+        let version = format!("# gemwright {}", env!("CARGO_PKG_VERSION"));
         if text.is_empty() {
-            file.write_all(head.as_bytes())?;
+            writeln!(file, "{version}")?;
         }
+        let head = tuned::HEAD.join(",");
         let here = format!("{},{},", tuned::plain(&device.name), device.units);
-        let lines = text.lines().filter(|line| line.starts_with(&here));
-        let rows = lines.filter_map(|line| tuned::read_rows(&format!("{head}{line}\n")).ok()?.pop()).collect();
-        Ok((Journal { path, file, device: device.name.clone(), units: device.units }, rows))
+        // What another version measured is measured again, as with its tables.
+        let same = text.lines().next().is_none_or(|first| first == version);
+        let (ours, others): (Vec<&str>, Vec<&str>) =
+            text.lines().skip(1).filter(|_| same).partition(|line| line.starts_with(&here));
+        let row = |line: &str| tuned::read_rows(&format!("{head}\n{line}\n")).ok()?.pop();
+        let rows = ours.into_iter().filter_map(row).collect();
+        let shared = others.into_iter().any(|line| row(line).is_some());
+        Ok((Journal { path, file, device: device.name.clone(), units: device.units, shared }, rows))
     }
 
     /// Adds a row; when this returns it is on the disk.
@@ -155,9 +163,39 @@ impl Journal {
 
     /// Its rows are in the table now.
     pub fn done(self) {
-        // One that stays is read again, which does no harm.
-        let _ = fs::remove_file(&self.path);
+        if !self.shared {
+            // One that stays is read again, which does no harm.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// The file, locked; one that somebody removed meanwhile is made anew.
+fn locked(path: &Path) -> Result<File, JournalError> {
+    loop {
+        let file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(JournalError::Busy),
+            Err(fs::TryLockError::Error(why)) => return Err(why.into()),
+        }
+        if is_at(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// The file is the one of this name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    file.metadata().map(place).ok() == fs::metadata(path).map(place).ok()
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 #[cfg(test)]
@@ -203,11 +241,17 @@ mod tests {
         let (journal, before) = Journal::open(&table, &device(2)).unwrap();
         assert_eq!(before, [row(1), row(3)]);
         drop(journal);
-        // Another device's rows are not this one's.
+        // Another device's rows are not this one's, neither to read nor to remove.
         let (journal, before) = Journal::open(&table, &device(4)).unwrap();
         assert_eq!(before, []);
         journal.done();
+        let (journal, before) = Journal::open(&table, &device(2)).unwrap();
+        assert_eq!(before, [row(1), row(3)]);
+        journal.done();
         assert!(!part.exists());
+        // Another version's are measured again.
+        fs::write(&part, format!("# gemwright 0.0.0\n{}", tuned::row_line("a cpu", 2, &row(1)))).unwrap();
+        assert_eq!(Journal::open(&table, &device(2)).unwrap().1, []);
     }
 
     #[test]

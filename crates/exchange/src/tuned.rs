@@ -2,7 +2,7 @@
 
 use crate::aiter::{self, word};
 use crate::words::{TORCH, named};
-use gemwright_core::{DType, Product, Runner, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable};
+use gemwright_core::{DType, Runner, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable};
 use serde_json::{Value, json};
 
 /// What a table is made of, as it lies on the disk.
@@ -126,11 +126,11 @@ fn aiter_line(gfx: &str, units: u64, row: &TunedRow, best: &Timed) -> Option<Str
     if kind.flags != "TN" || kind.batch != 1 {
         return None;
     }
-    let product = Product { batch: 1, m: *m, n: *n, k: *k };
-    let bytes = (m * k + k * n) * kind.dtype.bytes() + m * n * kind.out_dtype.bytes();
+    let [m_, n_, k_] = [*m, *n, *k].map(|x| x as f64);
+    let bytes = (m_ * k_ + k_ * n_) * kind.dtype.bytes() as f64 + m_ * n_ * kind.out_dtype.bytes() as f64;
     let (libtype, _) = best.runner.candidate.split_once('.').unwrap_or((&best.runner.candidate, ""));
-    let tflops = product.flops() as f64 / best.seconds * 1e-12;
-    let bandwidth = bytes as f64 / best.seconds * 1e-9;
+    let tflops = 2.0 * m_ * n_ * k_ / best.seconds * 1e-12;
+    let bandwidth = bytes / best.seconds * 1e-9;
     Some(format!(
         "{gfx},{units},{m},{n},{k},{},{dtype},{out_dtype},False,{},{},0,0,{:.4},{},0.0,{tflops:.4},{bandwidth:.2}\n",
         word(bias),
@@ -216,7 +216,8 @@ pub fn read_device(text: &str) -> Result<TunedDevice, String> {
     let versions = meta["candidates"].as_array().map_or(&[][..], Vec::as_slice);
     Ok(TunedDevice {
         name: meta["device"].as_str().ok_or("`device` is missing")?.into(),
-        units: number("units")? as u64,
+        // Of another tool's table nobody knows.
+        units: meta["units"].as_u64().ok_or("`units` is no number")?,
         flops: number("flops_per_second")?,
         bytes: number("bytes_per_second")?,
         versions: versions.iter().map(|one| (text(&one["name"]), text(&one["version"]))).collect(),
@@ -246,7 +247,9 @@ fn foreign_row(row: &crate::Row) -> Option<TunedRow> {
     };
     let extent = |x: i64| u64::try_from(x).ok();
     let key = TunedKey { kind, m: extent(row.gemm.n)?, n: extent(row.gemm.m)?, k: extent(row.gemm.k)? };
-    let runner = Runner { candidate, packed: false, split: false };
+    // Ours, where only the part in aiter's columns is there, says so in its name.
+    let runner = runner_of(&candidate);
+    let key = TunedKey { kind: TunedKind { prepacked: runner.packed, ..key.kind }, ..key };
     Some(TunedRow { key, times: vec![Timed { runner, seconds, spread: 0.0 }], dropped: Vec::new() })
 }
 

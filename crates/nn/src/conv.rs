@@ -31,10 +31,12 @@ impl<T: Number> Conv2d<T> {
         stride: [usize; 2],
         padding: [usize; 2],
     ) -> Result<Conv2d<T>, LayerError> {
-        if stride.contains(&0) || [channels, height, width].contains(&0) {
+        if stride.contains(&0) || [outputs, channels, height, width].contains(&0) {
             return Err(LayerError::Shape("a filter without elements, or one that does not move".into()));
         }
-        let product = Linear::new(outputs, channels * height * width, filters, bias)?;
+        let inputs = channels.checked_mul(height).and_then(|x| x.checked_mul(width));
+        let inputs = inputs.ok_or_else(|| LayerError::Shape("a filter of more elements than can be counted".into()))?;
+        let product = Linear::new(outputs, inputs, filters, bias)?;
         Ok(Conv2d { channels, kernel: [height, width], stride, padding, product })
     }
 
@@ -45,9 +47,10 @@ impl<T: Number> Conv2d<T> {
     pub fn extents(&self, image: [usize; 2]) -> Result<[usize; 2], LayerError> {
         let mut out = [0; 2];
         for (i, out) in out.iter_mut().enumerate() {
-            let padded = image[i] + 2 * self.padding[i];
-            let reach = padded.checked_sub(self.kernel[i]);
-            let reach = reach.ok_or_else(|| LayerError::Shape("the image is smaller than the filters".into()))?;
+            let padded = self.padding[i].checked_mul(2).and_then(|around| around.checked_add(image[i]));
+            let reach = padded.filter(|_| image[i] > 0).and_then(|padded| padded.checked_sub(self.kernel[i]));
+            let reach =
+                reach.ok_or_else(|| LayerError::Shape("the image is empty, or smaller than the filters".into()))?;
             *out = reach / self.stride[i] + 1;
         }
         Ok(out)
@@ -59,7 +62,8 @@ impl<T: Number> Conv2d<T> {
     /// Sizes that do not fit.
     pub fn forward(&self, backend: &Backend, x: &[T], images: usize, image: [usize; 2]) -> Result<Vec<T>, LayerError> {
         let [height, width] = image;
-        sized("the images", x.len(), images.checked_mul(self.channels * height * width))?;
+        let pixels = height.checked_mul(width).and_then(|plane| plane.checked_mul(self.channels));
+        sized("the images", x.len(), pixels.and_then(|pixels| pixels.checked_mul(images)))?;
         let [out_height, out_width] = self.extents(image)?;
         let (places, outputs, inputs) = (out_height * out_width, self.product.outputs(), self.product.inputs());
         let mut y = vec![T::from_f64(0.0); images * outputs * places];

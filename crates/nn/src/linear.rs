@@ -40,7 +40,7 @@ impl<T: Number> Linear<T> {
     }
 
     /// Several layers over the same input as one, their outputs side by side: q, k and v, or gate and up. Each output is
-    /// the number it was before: a sum does not depend on its neighbours.
+    /// the sum it was before; its last bits may differ where a kernel orders sums by the number of outputs.
     ///
     /// # Errors
     /// None at all, different inputs, or a bias in some of them only.

@@ -41,6 +41,10 @@ impl Weights {
         Ok((tensor.shape().to_vec(), numbers))
     }
 
+    fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.bytes).is_ok_and(|all| all.tensor(name).is_ok())
+    }
+
     /// A linear layer: `NAME.weight` and, where the file has it, `NAME.bias`.
     ///
     /// # Errors
@@ -50,7 +54,8 @@ impl Weights {
         let [outputs, inputs] = shape[..] else {
             return Err(self.failed(format!("`{name}.weight` has {} extents, a linear layer's has two", shape.len())));
         };
-        let bias = self.tensor(&format!("{name}.bias")).ok().map(|(_, bias)| bias);
+        let bias = format!("{name}.bias");
+        let bias = if self.has(&bias) { Some(self.tensor(&bias)?.1) } else { None };
         Linear::new(outputs, inputs, weight, bias)
     }
 }

@@ -9,7 +9,7 @@ use crate::products::{one_product, products_of_csv};
 use crate::subject::{ModelOptions, parse_dtype};
 use crate::workload::workload;
 use clap::ValueEnum;
-use gemwright_core::{Cell, DType, Table, Workload};
+use gemwright_core::{Cell, DType, Operands, Table, Workload};
 use gemwright_cpu::Kernel;
 use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
 use gemwright_engine::vendor::Absent;
@@ -104,6 +104,8 @@ const ROUNDS_OF_LONG: usize = 5;
 /// A problem of the list, with how often it is run and what it is called.
 pub struct Asked {
     pub problem: Problem,
+    /// A bias follows, which the product leaves out.
+    pub bias: bool,
     pub count: u64,
     pub name: String,
 }
@@ -232,7 +234,8 @@ pub fn problems(
 ) -> Result<Vec<Asked>, Error> {
     if let [m, n, k] = subject {
         let p = one_product([m, n, k], dtype)?.calls()[0].product().unwrap_or_else(|| unreachable!("a product"));
-        return Ok(vec![Asked { problem: Problem::linear(p.m, p.n, p.k, dtype), count: 1, name: "linear".into() }]);
+        let problem = Problem::linear(p.m, p.n, p.k, dtype);
+        return Ok(vec![Asked { problem, bias: false, count: 1, name: "linear".into() }]);
     }
     let workload: Workload = match subject {
         [path] if path.ends_with(".csv") => products_of_csv(path, dtype)?,
@@ -243,9 +246,10 @@ pub fn problems(
     let mut asked: Vec<Asked> = Vec::new();
     for call in workload.calls() {
         let Some(problem) = Problem::of(call, dtype) else { continue };
+        let bias = matches!(&call.operands, Operands::Product { bias: Some(bias), .. } if bias.rank() == 1);
         match asked.iter_mut().find(|known| known.problem == problem) {
             Some(known) => known.count += call.count,
-            None => asked.push(Asked { problem, count: call.count, name: name(call) }),
+            None => asked.push(Asked { problem, bias, count: call.count, name: name(call) }),
         }
     }
     if asked.is_empty() {

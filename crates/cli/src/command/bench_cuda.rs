@@ -47,7 +47,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
     }
     let mut queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
-    queue.early = !args.single;
+    // Operands are drawn before anything is measured.
+    (queue.early, queue.constant_weights) = (!args.single, true);
     let tools = Tools::new(&device).map_err(|e| missing(&e))?;
     let entrants = match kernels.as_slice() {
         [] if args.schedules => Entrants::EachSchedule,

@@ -15,7 +15,7 @@ Examples:
   gemwright explain \"597x4096 @ 4096x11008^T\"                  an expression; ^T: the transposed view of a row-major matrix
   gemwright explain llama-3.1-8b mlp.up_proj --phase decode    a layer of a model
   gemwright explain --op aten::addmm --a 128x64:64,1 --b 64x96:1,64 --bias 96:1 --dtype bf16
-  gemwright explain \"64x4096 @ 4096x4096^T\" --table table.csv  who would multiply it, by a table of gemwright tune
+  gemwright explain \"64x4096 @ 4096x4096^T\" --dtype f32 --table table.csv   who would multiply it, by a table of tune
   gemwright explain --op linear --a 4x24x224 --b 160x224 --bias 160 --frozen --format json
 
 A tensor is written SIZExSIZE:STRIDE,STRIDE; without strides it is row-major. For linear --a is the input and

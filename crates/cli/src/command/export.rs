@@ -3,7 +3,7 @@
 use crate::chips::chips;
 use crate::error::Error;
 use crate::output::{print_out, write_file};
-use crate::subject::ModelOptions;
+use crate::subject::{ModelOptions, parse_share};
 use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Call, Chip, Roof, Workload};
@@ -57,11 +57,6 @@ enum To {
     CutlassProfiler,
     VllmMoe,
     SglangMoe,
-}
-
-fn parse_share(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').map_or(text.parse::<f64>(), |percent| percent.parse().map(|x: f64| x / 100.0));
-    number.ok().filter(|x| *x > 0.0 && *x <= 1.0).ok_or_else(|| "write it as 95% or 0.95".into())
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {

@@ -4,9 +4,9 @@ use super::bench::{Asked, DeviceArg, bar, problems, settings};
 use super::tune_worker::{self, Said, Task};
 use crate::error::Error;
 use crate::output::OutputArgs;
-use crate::subject::{ModelOptions, parse_dtype};
-use gemwright_core::{Cell, DType, Table, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
-use gemwright_engine::tuned_files::{self, Journal, JournalError};
+use crate::subject::{ModelOptions, parse_dtype, parse_share};
+use gemwright_core::{Cell, DType, Table, Threshold, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
+use gemwright_engine::tuned_files::{self, Journal};
 use gemwright_engine::{Epilogue, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
 use gemwright_report as report;
@@ -25,7 +25,8 @@ Examples:
   gemwright tune --merge monday.csv,tuesday.csv -o table.csv   later ones count
 
 What is measured is on the disk at once (table.part.csv); a run that was interrupted goes on where it stopped. A candidate
-that crashes, hangs or is wrong is dropped and named. GEMWRIGHT_TABLE=table.csv, or `explain --table`, uses the table.";
+that crashes, hangs or is wrong is dropped and named. `explain --table` says who would multiply by the table; programs over
+gemwright-nn use it by GEMWRIGHT_TABLE=table.csv.";
 
 /// The fastest candidate for each product of a workload, kept in a table
 #[derive(clap::Args)]
@@ -84,11 +85,6 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "write it as 60s, 10m or 1h".into())
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').map_or(text.parse::<f64>(), |percent| percent.parse().map(|x: f64| x / 100.0));
-    number.ok().filter(|x| (0.0..=1.0).contains(x)).ok_or_else(|| "write it as 2% or 0.02".into())
-}
-
 pub fn run(args: &Args) -> Result<(), Error> {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     if args.worker {
@@ -110,11 +106,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
     for asked in &mut asked {
         let p = asked.problem.product;
-        let named = Epilogue::named(args.epilogue.iter().map(String::as_str), (p.m, p.n));
+        // The call's own bias, unless the user says what follows.
+        let own: &[&str] = if asked.bias && args.epilogue.is_empty() { &["bias"] } else { &[] };
+        let named = Epilogue::named(args.epilogue.iter().map(String::as_str).chain(own.iter().copied()), (p.m, p.n));
         asked.problem.epilogue = named.map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
         asked.problem.out_dtype = args.out_dtype.unwrap_or(dtype);
         // A linear layer's weight may be laid out once.
-        asked.problem.prepacked = asked.problem.letters() == "TN";
+        asked.problem.prepacked = asked.problem.letters() == "TN" && p.batch == 1;
     }
     Tuning::new(args, path, threads, asked)?.run()
 }
@@ -138,7 +136,11 @@ fn merge(args: &Args, path: &Path) -> Result<(), Error> {
         }
     }
     let Some(all) = all else { return Ok(()) };
+    let (journal, open) = Journal::open(path, &all.device).map_err(|why| failed(path, &why))?;
     tuned_files::store(path, &tuned::write(&all, &json!({"merged": args.merge}))).map_err(|why| failed(path, &why))?;
+    if open.is_empty() {
+        journal.done();
+    }
     eprintln!("{} rows in {}", all.rows().len(), path.display());
     Ok(())
 }
@@ -290,27 +292,26 @@ impl<'a> Tuning<'a> {
 
     fn run(mut self) -> Result<(), Error> {
         let here = self.device();
+        // The lock first: whoever had it may have written the table just now.
+        let (mut journal, before) = Journal::open(self.path, &here).map_err(|why| failed(self.path, &why))?;
         let known = match tuned_files::load(self.path) {
             Ok(table) => match tuned_files::other_device(&table.device, &here) {
                 None => Some(table),
                 Some(why) => return Err(failed(self.path, &format!("{why}; give another -o"))),
             },
-            Err(why) if self.path.exists() => {
+            Err(why) if tuned_files::exists(self.path) => {
                 return Err(failed(self.path, &format!("{why}; move it away, or give another -o")));
             }
             Err(_) => None,
         };
-        let (mut journal, before) = Journal::open(self.path, &here).map_err(|why| match why {
-            JournalError::Busy => failed(self.path, &why),
-            JournalError::Io(why) => failed(self.path, &why),
-        })?;
         let mut table = known.unwrap_or_else(|| TunedTable::new(here.clone(), Vec::new()));
-        if !before.is_empty() {
-            self.say(&format!("going on: {} rows of a run that did not end", before.len()));
+        let resumed = before.len();
+        if resumed > 0 {
+            self.say(&format!("going on: {resumed} rows of a run that did not end"));
         }
         before.into_iter().for_each(|row| table.insert(row));
         let begin = Instant::now();
-        let stakes = self.stakes(&table)?;
+        let (stakes, mut left) = self.stakes(&table, begin)?;
         let (all, gain) = (stakes.iter().map(|s| s.now).sum::<f64>(), stakes.iter().map(|s| s.gain).sum::<f64>());
         let share = if all > 0.0 { gain / all } else { 0.0 };
         if !stakes.is_empty() {
@@ -336,13 +337,14 @@ impl<'a> Tuning<'a> {
             }
         }
         if let Some(least) = self.args.min_gain.filter(|least| share < *least && !stakes.is_empty()) {
-            journal.done();
+            if resumed == 0 {
+                journal.done();
+            }
             let (share, least) = (report::percent(share), report::percent(least));
             self.say(&format!("not tuned: {share} could be gained at most, less than the {least} that were asked for"));
             return Ok(());
         }
         let progress = bar(self.args.output.quiet, stakes.len(), "products");
-        let mut left = 0;
         for stake in &stakes {
             if self.args.budget.is_some_and(|budget| begin.elapsed() >= budget) {
                 left += 1;
@@ -368,6 +370,9 @@ impl<'a> Tuning<'a> {
         table.device = self.device();
         table.device.flops = table.device.flops.max(earlier.flops);
         table.device.bytes = table.device.bytes.max(earlier.bytes);
+        if self.versions.is_empty() {
+            table.device.versions = earlier.versions;
+        }
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let facts = json!({
             "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": since,
@@ -381,12 +386,26 @@ impl<'a> Tuning<'a> {
     }
 
     /// What there is to gain for each product that is not in the table, most first: a look at the default.
-    fn stakes(&mut self, table: &TunedTable) -> Result<Vec<Stake>, Error> {
+    /// Looks take a quarter of the budget at most; how many products were not looked at.
+    fn stakes(&mut self, table: &TunedTable, begin: Instant) -> Result<(Vec<Stake>, usize), Error> {
         let open = |asked: &Asked| self.args.again || table.row(&asked.problem.tuned_key()).is_none();
-        let todo: Vec<usize> = (0..self.asked.len()).filter(|i| open(&self.asked[*i])).collect();
+        let mut todo: Vec<usize> = (0..self.asked.len()).filter(|i| open(&self.asked[*i])).collect();
+        if todo.is_empty() && table.device.flops <= 1.0 && !self.asked.is_empty() {
+            // A run that ended before it said what the machine can do.
+            let default = self.default.clone();
+            self.measured(0, Some(&default), 3)?;
+        }
+        // By their size, most first, as far as is known before anything ran.
+        todo.sort_by_key(|i| {
+            std::cmp::Reverse(self.asked[*i].problem.flops().saturating_mul(self.asked[*i].count.into()))
+        });
         let progress = bar(self.args.output.quiet, todo.len(), "looks");
-        let mut looks = Vec::new();
+        let (mut looks, mut left) = (Vec::new(), 0);
         for index in todo {
+            if self.args.budget.is_some_and(|budget| !looks.is_empty() && begin.elapsed() >= budget / 4) {
+                left += 1;
+                continue;
+            }
             let default = self.default.clone();
             let (times, _) = self.measured(index, Some(&default), 3)?;
             looks.push((index, times.first().map_or(f64::NAN, |timed| timed.seconds)));
@@ -402,7 +421,7 @@ impl<'a> Tuning<'a> {
         };
         let mut all: Vec<Stake> = looks.into_iter().filter(|(_, seconds)| seconds.is_finite()).map(stake).collect();
         all.sort_by(|x, y| y.gain.total_cmp(&x.gain));
-        Ok(all)
+        Ok((all, left))
     }
 
     /// What the table gains over the default, per product and end to end.
@@ -477,15 +496,20 @@ fn rows(problem: &Problem, mut times: Vec<Timed>, fell: &[Named], wrong: &[Named
     all.into_iter().filter(|row| !row.times.is_empty()).collect()
 }
 
+fn threshold(of: &Threshold) -> serde_json::Value {
+    json!({
+        "flags": of.kind.flags, "batch": of.kind.batch, "dtype": of.kind.dtype.name(), "out_dtype": of.kind.out_dtype.name(),
+        "epilogue": of.kind.epilogue, "n": of.n, "k": of.k, "from_m": of.from,
+    })
+}
+
 /// From which M on weights laid out beforehand win, and a split epilogue does, for every N and K.
 fn thresholds(table: &TunedTable) -> serde_json::Value {
-    let list = |of: &dyn Fn(&TunedKind) -> bool,
-                wins: &dyn Fn(&gemwright_core::Runner) -> bool|
-     -> Vec<serde_json::Value> {
-        let all = table.thresholds(of, wins).into_iter();
-        all.map(|t| json!({"flags": t.kind.flags, "epilogue": t.kind.epilogue, "n": t.n, "k": t.k, "from_m": t.from}))
-            .collect()
-    };
+    let list =
+        |of: &dyn Fn(&TunedKind) -> bool, wins: &dyn Fn(&gemwright_core::Runner) -> bool| -> Vec<serde_json::Value> {
+            let all = table.thresholds(of, wins).into_iter();
+            all.map(|t| threshold(&t)).collect()
+        };
     json!({
         "prepacked": list(&|kind| kind.prepacked, &|runner| runner.packed),
         "split_epilogue": list(&|kind| !kind.epilogue.is_empty() && !kind.prepacked, &|runner| runner.split),

@@ -44,7 +44,6 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
     let config = DecodeConfig {
         tokens: if p.m <= 8 { 1 } else { 2 },
         dtype: problem.dtype,
-        weights: problem.dtype,
         out_dtype: problem.out_dtype,
         shifted: [
             shifted(problem.bases[0], problem.a.row, p.m, problem.a),
@@ -128,8 +127,10 @@ impl Plan for DecodePlan {
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
         let queue = CudaQueue::of(queue)?;
         let told = told(&self.problem, &self.few, operands);
-        // SAFETY: the caller's promises are those of the kernel.
-        unsafe { self.decode.launch(&queue.stream, &told, None, queue.early) }
+        // Where sides were changed the weight is what the caller calls a.
+        let constant = queue.constant_weights && self.few == self.problem;
+        // SAFETY: the caller's promises are those of the kernel; that weights are constant is the queue's.
+        unsafe { self.decode.launch(&queue.stream, &told, queue.early, constant) }
             .map_err(|why| RunError::Library(why.to_string()))
     }
 }

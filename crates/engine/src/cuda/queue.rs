@@ -16,6 +16,9 @@ pub struct CudaQueue {
     pub stream: Stream,
     /// Kernels of ours may begin beside the end of the one before them, which they wait for themselves.
     pub early: bool,
+    /// No work on this queue writes what its products have as b: weights, not activations. Then they may be read before the
+    /// work before them has ended.
+    pub constant_weights: bool,
     pub(crate) scratch: Scratch,
     pub(crate) workspace: Memory,
 }
@@ -26,7 +29,7 @@ impl CudaQueue {
         let stream = Stream::new(device)?;
         let (scratch, workspace) = (Scratch::new(&stream)?, Memory::new(device, WORKSPACE)?);
         stream.synchronize()?;
-        Ok(CudaQueue { stream, early: true, scratch, workspace })
+        Ok(CudaQueue { stream, early: true, constant_weights: false, scratch, workspace })
     }
 
     /// The queue as one of these.
