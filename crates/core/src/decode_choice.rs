@@ -36,7 +36,7 @@ impl DecodeChoice {
     /// Rows of x at most.
     pub const ROWS: u64 = 16;
 
-    /// All of them, of ninety that were measured: for each product one of these is within a percent of the best.
+    /// All of them, of 69 that were measured: for each product one of these is within a percent of the best.
     pub fn all() -> impl Iterator<Item = DecodeChoice> {
         let kinds = [
             (1, 4, 4, 1, false),
@@ -53,7 +53,7 @@ impl DecodeChoice {
         kinds.into_iter().map(choice)
     }
 
-    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 2156 timings on an H200.
+    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 1932 timings on an H200.
     pub fn seconds(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
         let Product { batch, n, k, .. } = *product;
         let [groups, warps, ahead, split] = [self.groups, self.warps, self.ahead, self.split].map(f64::from);

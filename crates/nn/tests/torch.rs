@@ -12,7 +12,9 @@ fn cases(kind: &str) -> Vec<Value> {
 }
 
 fn numbers<T: Number>(value: &Value) -> Vec<T> {
-    value.as_array().unwrap().iter().map(|x| T::from_f64(x.as_f64().unwrap())).collect()
+    // Whole numbers are 64ths.
+    let number = |x: &Value| x.as_i64().map_or_else(|| x.as_f64().unwrap(), |whole| whole as f64 / 64.0);
+    value.as_array().unwrap().iter().map(|x| T::from_f64(number(x))).collect()
 }
 
 fn some<T: Number>(value: &Value) -> Option<Vec<T>> {
