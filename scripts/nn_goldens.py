@@ -2,6 +2,7 @@
 """What PyTorch computes for the layers of crates/nn, in double precision over numbers that f32 and bf16 hold exactly.
 
     nn_goldens.py > crates/nn/tests/goldens.json      needs torch
+    nn_goldens.py SEED                                other numbers; crates/nn/tests asks for them where torch is installed
 """
 
 import json
@@ -10,7 +11,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-torch.manual_seed(1)
+torch.manual_seed(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
 
 
 def numbers(*shape):
@@ -48,5 +49,29 @@ for batch, heads, key_heads, queries, keys, width, causal in [(1, 1, 1, 1, 1, 1,
     y = F.scaled_dot_product_attention(q, k.repeat_interleave(heads // key_heads, 1), v.repeat_interleave(heads // key_heads, 1), attn_mask=mask)
     cases.append({"kind": "attention", "batch": batch, "heads": heads, "key_heads": key_heads, "queries": queries, "keys": keys, "width": width, "causal": causal,
                   "q": flat(q), "k": flat(k), "v": flat(v), "y": flat(y)})
+
+
+def decoder(w, x, heads, key_heads, width):
+    """A layer of LLaMA's shape, for one sequence."""
+    norm = lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+    angles = torch.outer(torch.arange(len(x)).double(), 10000.0 ** (-torch.arange(width // 2).double() / (width // 2)))
+    cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
+    turned = lambda x: x * cos + torch.cat([-x[..., width // 2:], x[..., : width // 2]], -1) * sin
+    h = norm(x, w["input_layernorm"])
+    q, k, v = (F.linear(h, w[f"self_attn.{n}_proj"]).view(len(x), -1, width).transpose(0, 1) for n in "qkv")
+    k, v = (t.repeat_interleave(heads // key_heads, 0) for t in (turned(k), v))
+    attended = F.scaled_dot_product_attention(turned(q)[None], k[None], v[None], is_causal=True)[0]
+    x = x + F.linear(attended.transpose(0, 1).reshape(len(x), -1), w["self_attn.o_proj"])
+    h = norm(x, w["post_attention_layernorm"])
+    return x + F.linear(F.silu(F.linear(h, w["mlp.gate_proj"])) * F.linear(h, w["mlp.up_proj"]), w["mlp.down_proj"])
+
+
+for tokens, hidden, heads, key_heads, width, middle in [(5, 16, 4, 2, 6, 20), (1, 8, 2, 2, 4, 12)]:
+    shapes = {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), "self_attn.q_proj": (heads * width, hidden),
+              "self_attn.k_proj": (key_heads * width, hidden), "self_attn.v_proj": (key_heads * width, hidden), "self_attn.o_proj": (hidden, heads * width),
+              "mlp.gate_proj": (middle, hidden), "mlp.up_proj": (middle, hidden), "mlp.down_proj": (hidden, middle)}
+    w, x = {name: numbers(*shape) / 4 for name, shape in shapes.items()}, numbers(tokens, hidden)
+    cases.append({"kind": "decoder", "heads": heads, "key_heads": key_heads, "x": flat(x), "y": flat(decoder(w, x, heads, key_heads, width)),
+                  "weights": {name: {"shape": list(t.shape), "numbers": flat(t)} for name, t in w.items()}})
 print(json.dumps({"torch": torch.__version__, "cases": cases}, separators=(",", ":")))
 print(f"{len(cases)} cases", file=sys.stderr)

@@ -47,7 +47,7 @@ pub use level1::{axpy, dot, gemv, ger, nrm2, scal};
 pub use limits::{fma_loop, read_loop};
 pub use matrix::{Mat, MatMut, ViewError};
 pub use packed::{Packed, PackedJob};
-pub use pool::Pool;
+pub use pool::{Counter, Pool};
 pub use scratch::Scratch;
 pub use simd::{Element, Number};
 pub use stay::Caller;

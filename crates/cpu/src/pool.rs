@@ -198,10 +198,12 @@ pub struct Counter {
 }
 
 impl Counter {
+    /// Of so many.
     pub fn new(end: usize) -> Counter {
         Counter { next: AtomicUsize::new(0), end }
     }
 
+    /// The next one, while there are any.
     pub fn claim(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.end).then_some(index)

@@ -132,6 +132,12 @@ pub trait Plan: Send + Sync {
     /// The problem.
     fn problem(&self) -> &Problem;
 
+    /// A plan over the same laid out weights for a problem that differs from this one's in rows alone; none where there are
+    /// no such weights, or their layout depends on the rows.
+    fn for_rows(&self, _problem: &Problem) -> Option<Box<dyn Plan>> {
+        None
+    }
+
     /// Bytes of workspace that `run` needs on this queue.
     fn workspace(&self, queue: &dyn Queue) -> usize;
 

@@ -9,7 +9,7 @@ use gemwright_cpu::{
     Element, Epilogue, Finish, Isa, Job, Kernel, Mat, MatMut, Mixed, MixedJob, Number, Packed, PackedJob, PackedTiles,
     Right, RunMixed, Scratch, WithPacked,
 };
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Extents whose products still fit an address.
 const LARGEST: u64 = 1 << 40;
@@ -86,7 +86,7 @@ impl Candidate for OwnKernel {
         // SAFETY: by the contract of `prepare_packed`.
         Ok(unsafe {
             if let Some(runs) = self.kernel.mixed() {
-                let weights = Some(weights(&problem, b, PackedTiles::new));
+                let weights = Some(Arc::new(weights(&problem, b, PackedTiles::new)));
                 return Ok(Box::new(MixedPlan { runs, problem, weights, scratch: Kept::default() }));
             }
             match (self.kernel.packed_f32(), self.kernel.packed_f64()) {
@@ -102,7 +102,7 @@ impl Candidate for OwnKernel {
 struct PackedPlan<T> {
     with: WithPacked<T>,
     problem: Problem,
-    weights: Vec<Packed<T>>,
+    weights: Arc<Vec<Packed<T>>>,
     scratch: Kept,
 }
 
@@ -111,7 +111,7 @@ impl<T: Element> PackedPlan<T> {
     /// As for [`Candidate::prepare_packed`]; T is the problem's element type.
     unsafe fn new(with: WithPacked<T>, problem: Problem, b: &Operand) -> PackedPlan<T> {
         // SAFETY: by the contract.
-        let weights = unsafe { weights(&problem, b, with.pack) };
+        let weights = Arc::new(unsafe { weights(&problem, b, with.pack) });
         PackedPlan { with, problem, weights, scratch: Kept::default() }
     }
 }
@@ -150,6 +150,12 @@ impl<T: Element> Plan for PackedPlan<T> {
         &self.problem
     }
 
+    fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
+        let (with, weights, scratch) = (self.with, self.weights.clone(), Kept::default());
+        let problem = *problem;
+        self.problem.same_weights(&problem).then(|| Box::new(PackedPlan { with, problem, weights, scratch }) as _)
+    }
+
     fn workspace(&self, _queue: &dyn Queue) -> usize {
         0
     }
@@ -159,7 +165,7 @@ impl<T: Element> Plan for PackedPlan<T> {
         let problem = &self.problem;
         let (alpha, beta) = (T::from_f64(problem.alpha), T::from_f64(problem.beta));
         self.scratch.with(|scratch| {
-            for (i, b) in (0..).zip(&self.weights) {
+            for (i, b) in (0..).zip(&*self.weights) {
                 // SAFETY: by the contract of `run`.
                 let (a, c) = unsafe { (left::<T>(problem, operands, i), result::<T>(problem, operands, i)) };
                 (self.with.run)(PackedJob { a, b, c, alpha, beta }, &queue.pool, queue.threads, scratch);
@@ -221,13 +227,19 @@ unsafe fn batches<T: Element>(problem: &Problem, operands: &Operands, mut run: i
 struct MixedPlan {
     runs: Mixed,
     problem: Problem,
-    weights: Option<Vec<PackedTiles>>,
+    weights: Option<Arc<Vec<PackedTiles>>>,
     scratch: Kept,
 }
 
 impl Plan for MixedPlan {
     fn problem(&self) -> &Problem {
         &self.problem
+    }
+
+    fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
+        let (runs, weights, scratch) = (self.runs, self.weights.clone(), Kept::default());
+        let shared = weights.is_some() && self.problem.same_weights(problem);
+        shared.then(|| Box::new(MixedPlan { runs, problem: *problem, weights, scratch }) as _)
     }
 
     fn workspace(&self, _queue: &dyn Queue) -> usize {

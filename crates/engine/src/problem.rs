@@ -104,6 +104,16 @@ impl Problem {
         self.product.n * self.epilogue.weights()
     }
 
+    /// Another problem differs from this one in its rows alone, and in how they lie.
+    pub fn same_weights(&self, other: &Problem) -> bool {
+        let of = |x: &Problem| (x.product.batch, x.product.n, x.product.k, x.b, x.dtype, x.out_dtype, x.prepacked);
+        let factors = |x: &Problem| (x.alpha, x.beta, x.epilogue.gated, x.epilogue.kept.is_some());
+        of(self) == of(other)
+            && factors(self) == factors(other)
+            && self.epilogue.activation == other.epilogue.activation
+            && self.epilogue.parts.map(|part| part.is_some()) == other.epilogue.parts.map(|part| part.is_some())
+    }
+
     /// Multiplications and additions of the products.
     pub fn flops(&self) -> u128 {
         Product { n: self.weight_cols(), ..self.product }.flops()

@@ -44,6 +44,8 @@ pub enum MultiplyError {
 pub struct Multiply {
     plan: Box<dyn Plan>,
     queue: CpuQueue,
+    /// Weights were given before and are laid out.
+    packed: bool,
 }
 
 impl Multiply {
@@ -63,7 +65,44 @@ impl Multiply {
 
     /// With a candidate and a queue of the caller's choice.
     pub fn with(candidate: &dyn Candidate, problem: Problem, queue: CpuQueue) -> Result<Multiply, MultiplyError> {
-        Ok(Multiply { plan: candidate.prepare(&problem)?, queue })
+        Ok(Multiply { plan: candidate.prepare(&problem)?, queue, packed: false })
+    }
+
+    /// The same with weights that are laid out now, in memory of its own: `b` is not needed any more.
+    pub fn packed<T: Number>(
+        candidate: &dyn Candidate,
+        problem: Problem,
+        b: &[T],
+        queue: CpuQueue,
+    ) -> Result<Multiply, MultiplyError> {
+        if T::NAME != problem.dtype.name() {
+            return Err(MultiplyError::DType(T::NAME));
+        }
+        let p = problem.product;
+        let short = |needed| MultiplyError::Short { operand: "b", given: b.len(), needed };
+        inside(&problem.b, (p.batch, p.k, p.n), b.len()).map_err(short)?;
+        // SAFETY: every element was shown to lie inside of it.
+        let plan = unsafe { candidate.prepare_packed(&problem, &Operand::at_start(Region::of(b))) }?;
+        Ok(Multiply { plan, queue, packed: true })
+    }
+
+    /// The same laid out weights for another number of rows; none where their layout depends on it.
+    pub fn for_rows(&self, problem: &Problem) -> Option<Multiply> {
+        let queue = CpuQueue { pool: self.queue.pool.clone(), threads: self.queue.threads };
+        Some(Multiply { plan: self.plan.for_rows(problem)?, queue, packed: true })
+    }
+
+    /// Computes it with the weights that are laid out.
+    pub fn run_packed<T: Number, U: Number>(
+        &self,
+        a: &[T],
+        out: &mut [U],
+        parts: Parts<&[U]>,
+    ) -> Result<(), MultiplyError> {
+        if !self.packed {
+            return Err(MultiplyError::Refused(Refusal::Prepack));
+        }
+        self.run_on(a, None, out, parts)
     }
 
     /// Computes it. The first elements of the slices are those of row 0, column 0.
@@ -79,6 +118,16 @@ impl Multiply {
         out: &mut [U],
         parts: Parts<&[U]>,
     ) -> Result<(), MultiplyError> {
+        self.run_on(a, Some(b), out, parts)
+    }
+
+    fn run_on<T: Number, U: Number>(
+        &self,
+        a: &[T],
+        b: Option<&[T]>,
+        out: &mut [U],
+        parts: Parts<&[U]>,
+    ) -> Result<(), MultiplyError> {
         let problem = self.plan.problem();
         for (given, wanted) in [(T::NAME, problem.dtype), (U::NAME, problem.out_dtype)] {
             if given != wanted.name() {
@@ -91,7 +140,9 @@ impl Multiply {
             inside(layout, (p.batch, rows, cols), given).map_err(short)
         };
         check("a", &problem.a, (p.m, p.k), a.len())?;
-        check("b", &problem.b, (p.k, p.n), b.len())?;
+        if let Some(b) = b {
+            check("b", &problem.b, (p.k, p.n), b.len())?;
+        }
         check("out", &problem.out, (p.m, p.n), out.len())?;
         for part in Part::ALL {
             let name = part.name();
@@ -102,9 +153,11 @@ impl Multiply {
                 (None, None) => {}
             }
         }
-        let [a, b, out] = [Region::of(a), Region::of(b), Region::of_mut(out)].map(Operand::at_start);
+        let b = b.map_or(Region::NONE, Region::of);
+        let [a, b, out] = [Region::of(a), b, Region::of_mut(out)].map(Operand::at_start);
         let parts = parts.map(|part| part.map(|part| Operand::at_start(Region::of(part))));
-        // SAFETY: 1 every element was shown to lie inside its slice, and a CPU queue is done when `run` returns.
+        // SAFETY: 1 every element was shown to lie inside its slice, weights that are laid out are not looked at again, and
+        // a CPU queue is done when `run` returns.
         // 2 `out` is borrowed mutably, so nobody else touches it and it overlaps nothing.
         unsafe { self.plan.run(&self.queue, &Operands { parts, ..Operands::new(a, b, out) }, Region::NONE) }?;
         Ok(())

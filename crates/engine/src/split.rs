@@ -75,6 +75,11 @@ impl Plan for SplitPlan {
         &self.problem
     }
 
+    fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
+        let product = self.product.for_rows(&bare(problem))?;
+        self.problem.same_weights(problem).then(|| Box::new(SplitPlan { product, problem: *problem }) as _)
+    }
+
     fn workspace(&self, queue: &dyn Queue) -> usize {
         self.product.workspace(queue)
     }

@@ -2,7 +2,7 @@
 
 use crate::aiter::{self, word};
 use crate::words::{TORCH, named};
-use gemwright_core::{DType, Runner, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable};
+use gemwright_core::{Catalog, DType, Runner, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable};
 use serde_json::{Value, json};
 
 /// What a table is made of, as it lies on the disk.
@@ -60,7 +60,7 @@ pub fn plain(text: &str) -> String {
 /// The table as it is kept; `facts` go into `T.meta.json`.
 pub fn write(table: &TunedTable, facts: &Value) -> TunedText {
     let TunedDevice { name, units, flops, bytes, versions } = &table.device;
-    let gfx = plain(name);
+    let gfx = architecture(name);
     let mut ours = format!("{}\n", HEAD.join(","));
     let mut aiter = format!("{}\n", aiter::TUNED);
     for row in table.rows() {
@@ -79,6 +79,13 @@ pub fn write(table: &TunedTable, facts: &Value) -> TunedText {
         meta.extend(facts.clone());
     }
     TunedText { aiter, ours, meta: format!("{meta:#}\n") }
+}
+
+/// What aiter calls a device: `gfx942`, `sm_90`; one that is not in the catalog by its name.
+fn architecture(device: &str) -> String {
+    let catalog = Catalog::builtin();
+    let arch = catalog.recognise(device, None, None).and_then(|chip| chip.arch.split_whitespace().last());
+    plain(arch.filter(|arch| arch.starts_with("sm_") || arch.starts_with("gfx")).unwrap_or(device))
 }
 
 /// A row as a line of `T.ours.csv`; nothing where nothing was measured.
@@ -301,6 +308,7 @@ mod tests {
             "{line}"
         );
         assert_eq!(line.split(',').count(), aiter::TUNED.split(',').count());
+        assert_eq!(["NVIDIA H200", "AMD Instinct MI300X"].map(architecture), ["sm_90", "gfx942"]);
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! Attention without the matrix of scores: keys and values pass by in blocks, and each query keeps the largest score so
-//! far, the sum of the weights and the weighted sum of the values, which are scaled anew when a larger score comes.
+//! far, the sum of the weights and the weighted sum of the values, which are scaled anew when a larger score comes. Scores
+//! of a block and its weighted values are products of ours; heads that share keys are rows of the same ones.
 
+use crate::backend::Backend;
 use crate::error::{LayerError, sized};
-use gemwright_cpu::Number;
+use gemwright_cpu::{Counter, Element, Number};
+use gemwright_engine::{Multiply, Problem};
+use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 /// What is attended to: queries \[batch, heads, queries, width\], keys and values \[batch, key heads, keys, width\]; several
 /// heads of queries may share one of keys.
@@ -22,16 +27,24 @@ pub struct Attention {
     pub scale: Option<f64>,
 }
 
+/// Rows of queries of a block.
+const ROWS: usize = 64;
 /// Keys of a block.
-const BLOCK: usize = 64;
+const KEYS: usize = 256;
 
-/// The output, of the shape of the queries. Sums are in f64 order by order, so the result does not depend on anything but
-/// the operands.
+/// The output, of the shape of the queries. f64 is computed in f64, everything else in f32; the result does not depend on the
+/// number of threads.
 ///
 /// # Errors
 /// Sizes that do not fit, or heads that do not share evenly.
-pub fn attention<T: Number>(of: &Attention, q: &[T], k: &[T], v: &[T]) -> Result<Vec<T>, LayerError> {
-    let Attention { batch, heads, key_heads, queries, keys, width, causal, scale } = *of;
+pub fn attention<T: Number>(
+    backend: &Backend,
+    of: &Attention,
+    q: &[T],
+    k: &[T],
+    v: &[T],
+) -> Result<Vec<T>, LayerError> {
+    let Attention { batch, heads, key_heads, queries, keys, width, causal, .. } = *of;
     let size = |heads: usize, rows: usize| batch.checked_mul(heads)?.checked_mul(rows)?.checked_mul(width);
     sized("the queries", q.len(), size(heads, queries))?;
     sized("the keys", k.len(), size(key_heads, keys))?;
@@ -42,43 +55,154 @@ pub fn attention<T: Number>(of: &Attention, q: &[T], k: &[T], v: &[T]) -> Result
     if causal && keys < queries {
         return Err(LayerError::Shape("causal queries need as many keys at least".into()));
     }
-    let scale = scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
-    let mut out = Vec::with_capacity(q.len());
-    let (mut scores, mut sum) = ([0f64; BLOCK], vec![0f64; width]);
-    for z in 0..batch * heads {
-        let shared = (z / heads) * key_heads + (z % heads) * key_heads / heads;
-        let of_head = |x: &'_ [T]| -> std::ops::Range<usize> {
-            debug_assert!(x.len() >= (shared + 1) * keys * width);
-            shared * keys * width..(shared + 1) * keys * width
-        };
-        let (k, v) = (&k[of_head(k)], &v[of_head(v)]);
-        for i in 0..queries {
-            let query = &q[(z * queries + i) * width..][..width];
-            let seen = if causal { keys - queries + i + 1 } else { keys };
-            let (mut largest, mut weights) = (f64::NEG_INFINITY, 0f64);
-            sum.fill(0.0);
-            for first in (0..seen).step_by(BLOCK) {
-                let count = BLOCK.min(seen - first);
-                let rows = k[first * width..].chunks_exact(width.max(1));
-                for (score, key) in scores[..count].iter_mut().zip(rows) {
-                    *score = scale * query.iter().zip(key).map(|(x, y)| x.to_f64() * y.to_f64()).sum::<f64>();
-                }
-                let most = scores[..count].iter().copied().fold(largest, f64::max);
-                // What was added up so far, by the new measure.
-                let again = if largest == f64::NEG_INFINITY { 0.0 } else { (largest - most).exp() };
-                weights *= again;
-                sum.iter_mut().for_each(|x| *x *= again);
-                for (score, value) in scores[..count].iter().zip(v[first * width..].chunks_exact(width.max(1))) {
-                    let weight = (score - most).exp();
-                    weights += weight;
-                    for (x, y) in sum.iter_mut().zip(value) {
-                        *x += weight * y.to_f64();
-                    }
-                }
-                largest = most;
-            }
-            out.extend(sum.iter().map(|x| T::from_f64(x / weights)));
-        }
+    match T::NAME {
+        "f64" => attend::<T, f64>(backend, of, q, k, v),
+        _ => attend::<T, f32>(backend, of, q, k, v),
     }
-    Ok(out)
+}
+
+/// What scores and sums are computed in.
+trait Real: Element + PartialOrd {
+    const LEAST: Self;
+    fn exp_of_difference(self, from: Self) -> Self;
+}
+
+impl Real for f32 {
+    const LEAST: f32 = f32::NEG_INFINITY;
+    fn exp_of_difference(self, from: f32) -> f32 {
+        (self - from).exp()
+    }
+}
+
+impl Real for f64 {
+    const LEAST: f64 = f64::NEG_INFINITY;
+    fn exp_of_difference(self, from: f64) -> f64 {
+        (self - from).exp()
+    }
+}
+
+fn attend<T: Number, W: Real>(
+    backend: &Backend,
+    of: &Attention,
+    q: &[T],
+    k: &[T],
+    v: &[T],
+) -> Result<Vec<T>, LayerError> {
+    // Heads that share keys lie side by side: their queries are rows of one matrix.
+    let rows = of.heads / of.key_heads * of.queries;
+    let (of_rows, of_keys) = (rows * of.width, of.keys * of.width);
+    let mut out = vec![T::from_f64(0.0); q.len()];
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let shared = of.batch * of.key_heads;
+    let blocks = Blocks::<W>::new(backend, of, rows)?;
+    let places: Vec<Mutex<&mut [T]>> = out.chunks_mut(of_rows).map(Mutex::new).collect();
+    let (next, failed) = (Counter::new(shared), Mutex::new(None));
+    backend.on_threads(&|| {
+        while let Some(i) = next.claim() {
+            let mut place = places[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let [k, v] = [k, v].map(|x| widened::<T, W>(&x[i * of_keys..][..of_keys]));
+            let q = widened::<T, W>(&q[i * of_rows..][..of_rows]);
+            if let Err(why) = blocks.head(&q, &k, &v, &mut place) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            }
+        }
+    });
+    drop(places);
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(why) => Err(why),
+        None => Ok(out),
+    }
+}
+
+fn widened<T: Number, W: Number>(x: &[T]) -> Vec<W> {
+    x.iter().map(|x| W::from_f64(x.to_f64())).collect()
+}
+
+/// The products of whole blocks and of those at the edges.
+struct Blocks<'a, W> {
+    of: &'a Attention,
+    rows: usize,
+    /// By whether rows and keys are whole blocks.
+    scores: [[Option<Multiply>; 2]; 2],
+    values: [[Option<Multiply>; 2]; 2],
+    computed_in: PhantomData<W>,
+}
+
+impl<'a, W: Real> Blocks<'a, W> {
+    fn new(backend: &Backend, of: &'a Attention, rows: usize) -> Result<Blocks<'a, W>, LayerError> {
+        let scale = of.scale.unwrap_or(1.0 / (of.width.max(1) as f64).sqrt());
+        let dtype = crate::backend::dtype::<W>();
+        let sizes = |all: usize, block: usize| [all % block, if all >= block { block } else { 0 }];
+        let mut blocks =
+            Blocks { of, rows, scores: Default::default(), values: Default::default(), computed_in: PhantomData };
+        for (i, m) in sizes(rows, ROWS).into_iter().enumerate().filter(|(_, m)| *m > 0) {
+            for (j, n) in sizes(of.keys, KEYS).into_iter().enumerate().filter(|(_, n)| *n > 0) {
+                let [m, n, width] = [m, n, of.width].map(|x| x as u64);
+                let scores = Problem { alpha: scale, ..Problem::linear(m, n, width, dtype) };
+                let values = Problem { beta: 1.0, ..Problem::new(m, width, n, dtype) };
+                blocks.scores[i][j] = Some(backend.on_one_thread(&scores)?);
+                blocks.values[i][j] = Some(backend.on_one_thread(&values)?);
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Queries over the keys that they share, into their place.
+    fn head<T: Number>(&self, q: &[W], k: &[W], v: &[W], place: &mut [T]) -> Result<(), LayerError> {
+        let width = self.of.width;
+        let mut scores = vec![W::ZERO; ROWS.min(self.rows) * KEYS.min(self.of.keys)];
+        let mut sums = vec![W::ZERO; ROWS.min(self.rows) * width];
+        for first in (0..self.rows).step_by(ROWS) {
+            let count = ROWS.min(self.rows - first);
+            let sums = &mut sums[..count * width];
+            sums.fill(W::ZERO);
+            let (mut largest, mut weights) = ([W::LEAST; ROWS], [W::ZERO; ROWS]);
+            let seen = |row: usize| match self.of.causal {
+                true => self.of.keys - self.of.queries + (first + row) % self.of.queries + 1,
+                false => self.of.keys,
+            };
+            let most_seen = (0..count).map(seen).max().unwrap_or(0);
+            for key in (0..most_seen).step_by(KEYS) {
+                let keys = KEYS.min(self.of.keys - key);
+                let whole = [usize::from(count == ROWS), usize::from(keys == KEYS)];
+                let ([i, j], scores) = (whole, &mut scores[..count * keys]);
+                let (Some(of_scores), Some(of_values)) = (&self.scores[i][j], &self.values[i][j]) else { continue };
+                of_scores.run(&q[first * width..][..count * width], &k[key * width..][..keys * width], scores)?;
+                for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
+                    let again = weigh(scores, seen(row).saturating_sub(key), &mut largest[row], &mut weights[row]);
+                    sums[row * width..][..width].iter_mut().for_each(|x| *x = x.mul(again));
+                }
+                of_values.run(scores, &v[key * width..][..keys * width], sums)?;
+            }
+            for (row, sums) in sums.chunks_exact(width.max(1)).enumerate() {
+                let place = &mut place[(first + row) * width..][..width];
+                let weight = weights[row].to_f64();
+                place.iter_mut().zip(sums).for_each(|(place, x)| *place = T::from_f64(x.to_f64() / weight));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Scores of a block become weights, by the largest score so far; what was added up before is to be multiplied with what is
+/// returned.
+fn weigh<W: Real>(scores: &mut [W], seen: usize, largest: &mut W, weights: &mut W) -> W {
+    let (seen, unseen) = scores.split_at_mut(seen.min(scores.len()));
+    unseen.fill(W::ZERO);
+    let most = seen.iter().copied().fold(*largest, |x, y| if y > x { y } else { x });
+    if most == W::LEAST {
+        // Nothing is seen yet.
+        seen.fill(W::ZERO);
+        return W::ONE;
+    }
+    let again = largest.exp_of_difference(most);
+    let mut sum = W::ZERO;
+    for score in seen {
+        *score = score.exp_of_difference(most);
+        sum = sum.add(*score);
+    }
+    (*weights, *largest) = (weights.mul_add(again, sum), most);
+    again
 }

@@ -1,10 +1,11 @@
 //! Who multiplies for layers.
 
 use crate::error::LayerError;
-use gemwright_core::{DType, TunedDevice};
-use gemwright_cpu::Pool;
+use gemwright_core::{DType, Runner, TunedDevice};
+use gemwright_cpu::{Number, Pool};
 use gemwright_engine::{
-    Candidate, CpuQueue, Dispatcher, Multiply, MultiplyError, Problem, RefusedTable, Variant, candidates, cpu_name,
+    Candidate, Contract, CpuQueue, Dispatcher, Fusion, Multiply, MultiplyError, Problem, RefusedTable, Variant,
+    candidates, cpu_name,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +50,45 @@ impl Backend {
         &self.refused
     }
 
+    fn queue(&self) -> CpuQueue {
+        CpuQueue { pool: self.pool.clone(), threads: self.threads }
+    }
+
+    /// Runs something on every thread.
+    pub(crate) fn on_threads(&self, task: &(dyn Fn() + Sync)) {
+        self.pool.run(self.threads, &|_| task());
+    }
+
+    /// A product for one thread, by one of ours: small ones, of which threads take many.
+    pub(crate) fn on_one_thread(&self, problem: &Problem) -> Result<Multiply, LayerError> {
+        let queue = CpuQueue { pool: self.pool.clone(), threads: 1 };
+        let types = (problem.dtype, problem.out_dtype);
+        let own = self.candidates.iter().find(|c| c.is_own() && c.contract().dtypes.contains(&types));
+        let own = own.ok_or(MultiplyError::None(problem.dtype))?;
+        Ok(Multiply::with(&**own, *problem, queue)?)
+    }
+
+    /// Whom the tables say for a product whose weight may be laid out, if by a layout: its name, with which it is split.
+    /// Where no table knows, the first of ours that lays weights of this type out.
+    pub(crate) fn layout(&self, problem: &Problem) -> Option<Runner> {
+        let answer = self.dispatcher.choose(&Problem { prepacked: true, ..*problem });
+        if !answer.runner.candidate.is_empty() {
+            return answer.runner.packed.then(|| answer.runner.clone());
+        }
+        let types = (problem.dtype, problem.out_dtype);
+        let lays_out = |of: &Contract| of.dtypes.contains(&types) && of.prepacks.contains(&problem.dtype);
+        let own = self.candidates.iter().find(|c| c.is_own() && lays_out(c.contract()))?;
+        let split = own.contract().fusion == Fusion::None && !problem.epilogue.is_none();
+        Some(Runner { candidate: own.name().into(), packed: true, split })
+    }
+
+    /// A product whose weight is laid out now, by whom `layout` said; none where that one is not here or refuses.
+    pub(crate) fn laid_out<T: Number>(&self, runner: &Runner, problem: &Problem, weight: &[T]) -> Option<Multiply> {
+        let candidate = self.candidates.iter().find(|c| c.name() == runner.candidate)?;
+        let way = Variant::new(&**candidate, runner.split, true);
+        Multiply::packed(&way, Problem { prepacked: true, ..*problem }, weight, self.queue()).ok()
+    }
+
     /// A product ready to run: by whom the tables say; where that one is not here or refuses, by one of ours.
     pub(crate) fn product(&self, problem: &Problem) -> Result<Arc<Multiply>, LayerError> {
         let key = format!("{problem:?}");
@@ -56,7 +96,6 @@ impl Backend {
         if let Some(known) = ready.get(&key) {
             return Ok(known.clone());
         }
-        let queue = || CpuQueue { pool: self.pool.clone(), threads: self.threads };
         let answer = self.dispatcher.choose(problem);
         let types = (problem.dtype, problem.out_dtype);
         let named = self.candidates.iter().find(|c| c.name() == answer.runner.candidate);
@@ -65,7 +104,7 @@ impl Backend {
         for (candidate, split) in named.map(|c| (c, answer.runner.split)).into_iter().chain(own.map(|c| (c, false))) {
             let ways = Variant::all(&**candidate, problem);
             let way = ways.iter().find(|way| way.runner.split == split).or(ways.first());
-            match way.map(|way| Multiply::with(way, *problem, queue())) {
+            match way.map(|way| Multiply::with(way, *problem, self.queue())) {
                 Some(Ok(found)) => {
                     let found = Arc::new(found);
                     ready.insert(key, found.clone());

@@ -17,13 +17,17 @@
 mod attention;
 mod backend;
 mod conv;
+mod decoder;
 mod error;
 mod linear;
 mod load;
+mod packed;
 
 pub use attention::{Attention, attention};
 pub use backend::Backend;
 pub use conv::Conv2d;
+pub use decoder::{Cache, DecoderLayer, DecoderShape};
 pub use error::LayerError;
 pub use linear::{Gradients, Linear};
 pub use load::Weights;
+pub use packed::PackedLinear;

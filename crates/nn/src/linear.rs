@@ -71,7 +71,7 @@ impl<T: Number> Linear<T> {
         self.inputs
     }
 
-    fn rows(&self, what: &'static str, given: usize, of: usize) -> Result<usize, LayerError> {
+    pub(crate) fn rows(&self, what: &'static str, given: usize, of: usize) -> Result<usize, LayerError> {
         match of {
             0 => sized(what, given, Some(0)).map(|()| 0),
             _ if given.is_multiple_of(of) => Ok(given / of),
@@ -86,16 +86,29 @@ impl<T: Number> Linear<T> {
     pub fn forward(&self, backend: &Backend, x: &[T]) -> Result<Vec<T>, LayerError> {
         let rows = self.rows("x", x.len(), self.inputs)?;
         let mut y = vec![T::from_f64(0.0); rows * self.outputs];
+        backend.product(&self.problem(rows))?.run_with(x, &self.weight, &mut y, self.parts())?;
+        Ok(y)
+    }
+
+    /// The product of so many rows, with the bias.
+    pub(crate) fn problem(&self, rows: usize) -> Problem {
         let plain = Problem::linear(rows as u64, self.outputs as u64, self.inputs as u64, dtype::<T>());
-        let bias = self.bias.as_deref();
-        let epilogue = match bias {
+        let epilogue = match self.bias {
             Some(_) => Epilogue::default().with(Part::Bias, Layout { row: 0, col: 1, batch: 0 }),
             None => Epilogue::default(),
         };
+        Problem { epilogue, ..plain }
+    }
+
+    /// What its epilogue takes.
+    pub(crate) fn parts(&self) -> Parts<&[T]> {
         let mut parts: Parts<&[T]> = Parts::default();
-        parts[Part::Bias as usize] = bias;
-        backend.product(&Problem { epilogue, ..plain })?.run_with(x, &self.weight, &mut y, parts)?;
-        Ok(y)
+        parts[Part::Bias as usize] = self.bias.as_deref();
+        parts
+    }
+
+    pub(crate) fn weight(&self) -> &[T] {
+        &self.weight
     }
 
     /// What comes back for an input and the gradient of its output.

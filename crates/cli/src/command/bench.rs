@@ -71,6 +71,9 @@ pub struct Args {
     /// On a GPU: of every schedule (data-parallel, persistent, stream-k, split-k) the kernel that the cost model ranks first
     #[arg(long, conflicts_with_all = ["next", "kernel"])]
     pub schedules: bool,
+    /// On a GPU: also whom a table of `tune` says
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<PathBuf>,
     /// On a GPU: each product begins when the one before it has ended; otherwise kernels of ours may begin beside its end
     #[arg(long)]
     pub single: bool,
@@ -114,8 +117,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
     }
-    if args.next > 0 || args.sustained || args.single || args.resume || args.schedules {
-        let why = "--next, --schedules, --sustained, --single and --resume go with --device cuda";
+    if args.next > 0 || args.sustained || args.single || args.resume || args.schedules || args.table.is_some() {
+        let why = "--next, --schedules, --table, --sustained, --single and --resume go with --device cuda";
         return Err(Error::Usage(why.into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);

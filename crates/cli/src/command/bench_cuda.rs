@@ -5,17 +5,18 @@ use super::bench_page::{Contest, Run, bench_page};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
 use crate::output::Format;
-use gemwright_core::{Catalog, Cell, Chip, DType, Roof, Table};
-use gemwright_cuda::{Tools, compiler_version};
+use gemwright_core::{Catalog, Cell, Chip, DType, Roof, Table, TunedDevice};
+use gemwright_cuda::{Device, Tools, compiler_version};
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::contest::{Entrants, Field, contest, ratio};
-use gemwright_engine::cuda::{Case, CublasLt, CudaQueue};
-use gemwright_engine::{Candidate, Epilogue, Layout};
+use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, TABLE, Tabled};
+use gemwright_engine::{Candidate, Dispatcher, Epilogue, Layout, tuned_files};
 use gemwright_report as report;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let dtype = args.options.dtype.unwrap_or(DType::Bf16);
@@ -55,7 +56,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         [] => Entrants::Picked(args.next),
         named => Entrants::Named(named),
     };
-    let field = Field { device: &device, queue: &queue, tools: &tools, vendor: vendor.as_ref(), entrants };
+    let table = args.table.as_deref().map(|path| tabled(path, &device, vendor.as_ref())).transpose()?;
+    let (vendor_here, table) = (vendor.as_ref(), table.as_ref());
+    let field = Field { device: &device, queue: &queue, tools: &tools, vendor: vendor_here, entrants, table };
     let cases: Vec<Case> = asked
         .iter()
         .flat_map(|asked| {
@@ -78,6 +81,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             None => {
                 let measured = contest(&asked.problem, &field, &methods);
                 let mut row = shard(asked, measured.map_err(|e| e.to_string()), &methods);
+                if let Some(table) = table {
+                    row["table"] = json!(table.who(&asked.problem));
+                }
                 if args.record.is_some() {
                     row["nvidia_smi"] = json!(smi());
                 }
@@ -105,7 +111,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         "single": args.single, "read_bytes_per_second": read,
         "nvidia_smi": smi(), "products": rows,
     });
-    let table = table(&rows, dtype, chip);
+    let table = shown(&rows, dtype, chip);
     if let Some(folder) = &args.record {
         let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
         std::fs::write(folder.join("raw.json"), all.to_string()).map_err(failed)?;
@@ -124,6 +130,23 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Format::Json => args.output.write(&all.to_string()),
         _ => args.output.write(&args.output.table(&table)),
     }
+}
+
+/// Whom a table of this GPU says.
+fn tabled(path: &Path, device: &Arc<Device>, vendor: Option<&CublasLt>) -> Result<Tabled, Error> {
+    let failed = |why: String| Error::File { path: path.display().to_string(), why };
+    let table = tuned_files::load(path).map_err(failed)?;
+    let p = &device.properties;
+    let here = TunedDevice {
+        name: p.name.clone(),
+        units: p.multiprocessors.into(),
+        versions: vec![("gemwright".into(), env!("CARGO_PKG_VERSION").into())],
+        ..table.device.clone()
+    };
+    if let Some(why) = tuned_files::other_device(&table.device, &here) {
+        return Err(failed(why));
+    }
+    Ok(Tabled::new(Dispatcher::new(Some(table), ""), device, vendor))
 }
 
 /// Clocks, power and temperature now, as the driver's program says.
@@ -203,6 +226,8 @@ fn figures(measured: &Measured) -> Value {
         "to_default": paired(measured.picked(), default),
         "to_best": paired(measured.picked(), measured.best(false)),
         "picked_to_own_best": paired(measured.picked(), measured.best(true)),
+        "table_to_default": paired(measured.of(TABLE), default),
+        "table_to_best": paired(measured.of(TABLE), measured.best(false)),
     })
 }
 
@@ -283,7 +308,7 @@ fn plot(rows: &[Value], dtype: DType, chip: &Chip) -> String {
     report::dots_svg(&format!("Share of the roof of {}, full clocks", chip.name), &rows, &|name| name == OURS)
 }
 
-fn table(rows: &[Value], dtype: DType, chip: Option<&Chip>) -> Table {
+fn shown(rows: &[Value], dtype: DType, chip: Option<&Chip>) -> Table {
     let mut table = Table::new(&[
         "product",
         "flags",

@@ -23,4 +23,7 @@ mod trace_page;
 mod trace_ranks;
 mod trace_screen;
 pub mod tune;
+mod tune_cpu;
+mod tune_cuda;
+mod tune_process;
 mod tune_worker;

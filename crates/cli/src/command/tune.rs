@@ -1,20 +1,20 @@
 //! `gemwright tune`: every candidate on every product of a workload, the winners in a table.
 
-use super::bench::{Asked, DeviceArg, bar, problems, settings};
-use super::tune_worker::{self, Said, Task};
+use super::bench::{Asked, DeviceArg, bar, problems};
+use super::tune_cpu::OnCpu;
+use super::tune_cuda::{self, OnCuda};
+use super::tune_process::{Outcome, Worker};
+use super::tune_worker::{self, Done, Task};
 use crate::error::Error;
 use crate::output::OutputArgs;
 use crate::subject::{ModelOptions, parse_dtype, parse_share};
 use gemwright_core::{Cell, DType, Table, Threshold, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
 use gemwright_engine::tuned_files::{self, Journal};
-use gemwright_engine::{Epilogue, Problem, cpu_name, own};
+use gemwright_engine::{Epilogue, Layout, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
 use gemwright_report as report;
 use serde_json::json;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -22,6 +22,7 @@ Examples:
   gemwright tune llama-2-7b --phase decode --dtype f32 -o table.csv
   gemwright tune shapes.csv -o table.csv --budget 60s          the products where most is at stake first
   gemwright tune llama-2-7b --phase prefill --seq 597 --min-gain 2% -o table.csv   stop where tuning would not pay
+  gemwright tune llama-2-7b --phase decode --device cuda -o h200.csv   kernels of ours and cuBLASLt's proposals
   gemwright tune --merge monday.csv,tuesday.csv -o table.csv   later ones count
 
 What is measured is on the disk at once (table.part.csv); a run that was interrupted goes on where it stopped. A candidate
@@ -87,8 +88,11 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-    if args.worker {
-        return tune_worker::run(threads);
+    let cuda = args.device == DeviceArg::Cuda;
+    match (args.worker, cuda) {
+        (true, true) => return tune_worker::serve(&mut OnCuda::new()?),
+        (true, false) => return tune_worker::serve(&mut OnCpu::new(threads)),
+        _ => {}
     }
     let Some(path) = &args.output.output else {
         return Err(Error::Usage("say where the table goes: -o table.csv".into()));
@@ -99,10 +103,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if !args.merge.is_empty() {
         return merge(args, path);
     }
-    if args.device == DeviceArg::Cuda {
-        return Err(Error::Missing("tune does not run on a GPU yet: bench --device cuda --next 8 measures".into()));
-    }
-    let dtype = args.options.dtype.unwrap_or(DType::F32);
+    let dtype = args.options.dtype.unwrap_or(if cuda { DType::Bf16 } else { DType::F32 });
     let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
     for asked in &mut asked {
         let p = asked.problem.product;
@@ -111,10 +112,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let named = Epilogue::named(args.epilogue.iter().map(String::as_str).chain(own.iter().copied()), (p.m, p.n));
         asked.problem.epilogue = named.map_err(|why| Error::Usage(format!("--epilogue: {why}")))?;
         asked.problem.out_dtype = args.out_dtype.unwrap_or(dtype);
-        // A linear layer's weight may be laid out once.
-        asked.problem.prepacked = asked.problem.letters() == "TN" && p.batch == 1;
+        if asked.problem.epilogue.gated {
+            asked.problem.b = Layout::column_major(p.k, asked.problem.weight_cols());
+        }
+        // A linear layer's weight may be laid out once; on a GPU nobody wants it laid out.
+        asked.problem.prepacked = !cuda && asked.problem.letters() == "TN" && p.batch == 1;
     }
-    Tuning::new(args, path, threads, asked)?.run()
+    let place = if cuda { Place::cuda(&asked)? } else { Place::cpu(threads, &asked)? };
+    let worker = Worker::new(args.device, threads, args.patience);
+    Tuning { args, path, place, asked, worker, dropped: Vec::new(), limits: [0.0; 2] }.run()
 }
 
 fn failed(path: &Path, why: &dyn ToString) -> Error {
@@ -145,128 +151,62 @@ fn merge(args: &Args, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A worker and what it says.
-struct Worker {
-    child: Child,
-    tasks: ChildStdin,
-    said: Receiver<Said>,
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may hang.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Worker {
-    fn start(threads: usize) -> Result<Worker, Error> {
-        let failed = |e: std::io::Error| Error::Failed(format!("the process that measures does not start: {e}"));
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut child = Command::new(program)
-            .args(["tune", "--worker", "--threads", &threads.to_string()])
-            .envs(settings(threads))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        let (Some(tasks), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Failed("the process that measures has no pipes".into()));
-        };
-        let (tell, said) = channel();
-        std::thread::spawn(move || {
-            // What is no line of ours was printed by a library.
-            let lines = BufReader::new(out).lines().map_while(Result::ok);
-            lines.filter_map(|line| Said::parse(&line)).try_for_each(|said| tell.send(said)).ok()
-        });
-        Ok(Worker { child, tasks, said })
-    }
-}
-
 /// A candidate and a reason.
 type Named = (String, String);
 
-/// What a problem came to, or who brought the worker down.
-enum Outcome {
-    Done(Vec<Timed>, Vec<Named>, [f64; 2]),
-    Fell { who: String, why: String },
+/// Where it runs, and who multiplies there where nobody has tuned.
+struct Place {
+    name: String,
+    units: u64,
+    default: String,
+}
+
+impl Place {
+    fn cpu(threads: usize, asked: &[Asked]) -> Result<Place, Error> {
+        let types = asked.first().map(|one| (one.problem.dtype, one.problem.out_dtype));
+        let default = own().into_iter().find(|c| types.is_some_and(|types| c.contract().dtypes.contains(&types)));
+        let default = default.ok_or_else(|| Error::Missing("no kernel of ours multiplies these types here".into()))?;
+        Ok(Place { name: cpu_name(), units: threads as u64, default: default.name().to_string() })
+    }
+
+    fn cuda(asked: &[Asked]) -> Result<Place, Error> {
+        let dtypes = asked.iter().map(|one| one.problem.dtype);
+        if let Some(dtype) = dtypes.into_iter().find(|dtype| !matches!(dtype, DType::Bf16 | DType::F16)) {
+            return Err(Error::Missing(format!("no CUDA kernel multiplies {dtype} yet; --dtype bf16 or f16")));
+        }
+        let (name, units, default) = tune_cuda::gpu_here()?;
+        Ok(Place { name, units, default })
+    }
 }
 
 struct Tuning<'a> {
     args: &'a Args,
     path: &'a Path,
-    threads: usize,
+    place: Place,
     asked: Vec<Asked>,
-    default: String,
-    worker: Option<Worker>,
-    versions: Vec<Named>,
+    worker: Worker,
     /// Candidates that are not run any more, and why.
     dropped: Vec<Named>,
     limits: [f64; 2],
 }
 
-impl<'a> Tuning<'a> {
-    fn new(args: &'a Args, path: &'a Path, threads: usize, asked: Vec<Asked>) -> Result<Tuning<'a>, Error> {
-        let types = asked.first().map(|one| (one.problem.dtype, one.problem.out_dtype));
-        let default = own().into_iter().find(|c| types.is_some_and(|types| c.contract().dtypes.contains(&types)));
-        let default = default.ok_or_else(|| Error::Missing("no kernel of ours multiplies these types here".into()))?;
-        let default = default.name().to_string();
-        let (versions, dropped) = (Vec::new(), Vec::new());
-        Ok(Tuning { args, path, threads, asked, default, worker: None, versions, dropped, limits: [0.0; 2] })
-    }
-
+impl Tuning<'_> {
     /// The device as far as it is known before anything ran.
     fn device(&self) -> TunedDevice {
-        let name = cpu_name();
         let mut versions = vec![("gemwright".to_string(), env!("CARGO_PKG_VERSION").to_string())];
-        versions.extend(self.versions.iter().filter(|(name, _)| !name.starts_with("own.")).cloned());
+        versions.extend(self.worker.versions.iter().filter(|(name, _)| !name.starts_with("own.")).cloned());
         let [flops, bytes] = self.limits.map(|rate| if rate > 0.0 { rate } else { 1.0 });
-        TunedDevice { name, units: self.threads as u64, flops, bytes, versions }
-    }
-
-    /// Gives a task to the worker, a new one where there is none.
-    fn ask(&mut self, index: usize, only: Option<&str>, rounds: usize) -> Result<Outcome, Error> {
-        let without: Vec<String> = self.dropped.iter().map(|(name, _)| name.clone()).collect();
-        let task = Task { asked: &self.asked[index], without: &without, only, rounds }.line();
-        let mut worker = match self.worker.take() {
-            Some(worker) => worker,
-            None => Worker::start(self.threads)?,
-        };
-        let mut at_work = String::new();
-        // A pipe that is closed shows in what is said, or not said any more.
-        let _ = writeln!(worker.tasks, "{task}").and_then(|()| worker.tasks.flush());
-        loop {
-            match worker.said.recv_timeout(self.args.patience) {
-                Ok(Said::Here(versions)) => self.versions = versions,
-                Ok(Said::Begins(name)) => at_work = name,
-                Ok(Said::Done { times, dropped, limits }) => {
-                    self.worker = Some(worker);
-                    return Ok(Outcome::Done(times, dropped, limits));
-                }
-                Err(_) if at_work.is_empty() => {
-                    return Err(Error::Failed(
-                        "the process that measures ended before it began: see gemwright doctor".into(),
-                    ));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    let why = format!("said nothing for {} s", self.args.patience.as_secs());
-                    return Ok(Outcome::Fell { who: at_work, why });
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let ended = worker.child.wait().map_or("ended".into(), |status| status.to_string());
-                    return Ok(Outcome::Fell { who: at_work, why: format!("brought its process down ({ended})") });
-                }
-            }
-        }
+        TunedDevice { name: self.place.name.clone(), units: self.place.units, flops, bytes, versions }
     }
 
     /// Times of a problem; candidates that bring the worker down are dropped until it stays up.
     fn measured(&mut self, index: usize, only: Option<&str>, rounds: usize) -> Result<(Vec<Timed>, Vec<Named>), Error> {
         loop {
-            match self.ask(index, only, rounds)? {
-                Outcome::Done(times, dropped, limits) => {
+            let without = self.dropped.iter().map(|(name, _)| name.clone()).collect();
+            let only = only.map(str::to_string);
+            let task = Task { problem: self.asked[index].problem, without, only, rounds };
+            match self.worker.ask(&task)? {
+                Outcome::Done(Done { times, dropped, limits }) => {
                     for (known, new) in self.limits.iter_mut().zip(limits) {
                         *known = known.max(new);
                     }
@@ -274,7 +214,7 @@ impl<'a> Tuning<'a> {
                 }
                 Outcome::Fell { who, why } => {
                     let who = who.split(':').next().unwrap_or("").to_string();
-                    if only.is_some() || self.dropped.iter().any(|(name, _)| *name == who) {
+                    if task.only.is_some() || self.dropped.iter().any(|(name, _)| *name == who) {
                         return Err(Error::Failed(format!("{who} {why}")));
                     }
                     self.say(&format!("dropped: {who} {why}"));
@@ -317,7 +257,7 @@ impl<'a> Tuning<'a> {
         if !stakes.is_empty() {
             self.say(&format!(
                 "{} takes {} for {} products; by this machine's limits {} of it could be gained, most of it by",
-                self.default,
+                self.place.default,
                 report::seconds(all),
                 stakes.len(),
                 report::percent(share)
@@ -370,13 +310,13 @@ impl<'a> Tuning<'a> {
         table.device = self.device();
         table.device.flops = table.device.flops.max(earlier.flops);
         table.device.bytes = table.device.bytes.max(earlier.bytes);
-        if self.versions.is_empty() {
+        if self.worker.versions.is_empty() {
             table.device.versions = earlier.versions;
         }
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let facts = json!({
             "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": since,
-            "rounds": self.args.rounds, "default": self.default, "dropped": self.dropped, "thresholds": thresholds(&table),
+            "rounds": self.args.rounds, "default": self.place.default, "dropped": self.dropped, "thresholds": thresholds(&table),
         });
         tuned_files::store(self.path, &tuned::write(&table, &facts)).map_err(|why| {
             failed(self.path, &format!("{why}; what was measured is kept, make room and run the same again"))
@@ -392,7 +332,7 @@ impl<'a> Tuning<'a> {
         let mut todo: Vec<usize> = (0..self.asked.len()).filter(|i| open(&self.asked[*i])).collect();
         if todo.is_empty() && table.device.flops <= 1.0 && !self.asked.is_empty() {
             // A run that ended before it said what the machine can do.
-            let default = self.default.clone();
+            let default = self.place.default.clone();
             self.measured(0, Some(&default), 3)?;
         }
         // By their size, most first, as far as is known before anything ran.
@@ -406,7 +346,7 @@ impl<'a> Tuning<'a> {
                 left += 1;
                 continue;
             }
-            let default = self.default.clone();
+            let default = self.place.default.clone();
             let (times, _) = self.measured(index, Some(&default), 3)?;
             looks.push((index, times.first().map_or(f64::NAN, |timed| timed.seconds)));
             progress.inc(1);
@@ -442,7 +382,7 @@ impl<'a> Tuning<'a> {
         for asked in &self.asked {
             let Some(row) = table.row(&asked.problem.tuned_key()) else { continue };
             let Some(best) = row.best() else { continue };
-            let default = row.times.iter().find(|t| t.runner.candidate == self.default && !t.runner.packed);
+            let default = row.times.iter().find(|t| t.runner.candidate == self.place.default && !t.runner.packed);
             let (p, count) = (asked.problem.product, asked.count as f64);
             let seconds = |s: f64| Cell::shown(s, report::seconds(s));
             let mut cells: Vec<Cell> = vec![asked.name.as_str().into(), asked.problem.letters().into()];
@@ -465,7 +405,7 @@ impl<'a> Tuning<'a> {
             let (ratio, rows) = (report::significant(now / then, 3), table.rows().len());
             text += &format!(
                 "\n\nend to end   {ratio} times as fast as {} alone; {rows} rows in {}",
-                self.default,
+                self.place.default,
                 self.path.display()
             );
         }

@@ -1,16 +1,15 @@
 //! The process that measures for `gemwright tune`: whatever a candidate does there, the tuner lives on. Problems come in on
 //! standard input, a line each; what is going on and what came out goes to standard output.
 
-use super::bench::Asked;
 use crate::error::Error;
 use gemwright_core::{DType, Product, Runner, Timed};
-use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
-use gemwright_engine::{Candidate, Epilogue, Layout, Problem, Variant, candidates};
+use gemwright_engine::bench::Times;
+use gemwright_engine::{Epilogue, Layout, Problem};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
 /// A problem as a line.
-pub fn problem_line(problem: &Problem) -> Value {
+fn problem_line(problem: &Problem) -> Value {
     let layout = |l: &Layout| json!([l.row, l.col, l.batch]);
     let Product { batch, m, n, k } = problem.product;
     json!({
@@ -44,22 +43,49 @@ fn problem_of(line: &Value) -> Option<Problem> {
 }
 
 /// What is to be measured.
-pub struct Task<'a> {
-    pub asked: &'a Asked,
+pub struct Task {
+    pub problem: Problem,
     /// Candidates that have been dropped.
-    pub without: &'a [String],
+    pub without: Vec<String>,
     /// Only this one, to see what there is to gain.
-    pub only: Option<&'a str>,
+    pub only: Option<String>,
     pub rounds: usize,
 }
 
-impl Task<'_> {
+impl Task {
     pub fn line(&self) -> String {
-        json!({
-            "problem": problem_line(&self.asked.problem), "without": self.without, "only": self.only, "rounds": self.rounds,
-        })
-        .to_string()
+        let Task { problem, without, only, rounds } = self;
+        json!({"problem": problem_line(problem), "without": without, "only": only, "rounds": rounds}).to_string()
     }
+
+    fn parse(line: &str) -> Option<Task> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let word = |value: &Value| value.as_str().map(str::to_string);
+        Some(Task {
+            problem: problem_of(&value["problem"])?,
+            without: value["without"].as_array()?.iter().map(word).collect::<Option<_>>()?,
+            only: word(&value["only"]),
+            rounds: value["rounds"].as_u64()? as usize,
+        })
+    }
+
+    /// Whether a candidate takes part.
+    pub fn wants(&self, candidate: &str) -> bool {
+        match &self.only {
+            Some(name) => candidate == name,
+            None => !self.without.iter().any(|dropped| dropped == candidate),
+        }
+    }
+}
+
+/// What came out of a task.
+#[derive(Default)]
+pub struct Done {
+    pub times: Vec<Timed>,
+    /// Who was left out, or wrong, and why.
+    pub dropped: Vec<(String, String)>,
+    /// What the device can do, in FLOP/s and bytes/s; 0 where that is not known.
+    pub limits: [f64; 2],
 }
 
 /// What the worker says.
@@ -67,11 +93,7 @@ pub enum Said {
     /// Who is here, with versions.
     Here(Vec<(String, String)>),
     Begins(String),
-    Done {
-        times: Vec<Timed>,
-        dropped: Vec<(String, String)>,
-        limits: [f64; 2],
-    },
+    Done(Done),
 }
 
 impl Said {
@@ -95,17 +117,34 @@ impl Said {
             };
             Some(Timed { runner, seconds: one["seconds"].as_f64()?, spread: one["spread"].as_f64()? })
         };
-        Some(Said::Done {
+        Some(Said::Done(Done {
             times: value["times"].as_array()?.iter().map(timed).collect::<Option<_>>()?,
             dropped: pairs(&value["dropped"])?,
             limits: [value["flops"].as_f64()?, value["bytes"].as_f64()?],
-        })
+        }))
     }
 }
 
-/// Between the quartiles, as a part of the median.
-fn spread(times: &Times) -> f64 {
-    (times.quantile(0.75) - times.quantile(0.25)) / times.quantile(0.5).max(1e-12)
+fn done_line(done: &Done) -> Value {
+    let timed = |timed: &Timed| {
+        let Timed { runner, seconds, spread } = timed;
+        json!({
+            "candidate": runner.candidate, "packed": runner.packed, "split": runner.split, "seconds": seconds, "spread": spread,
+        })
+    };
+    json!({
+        "times": done.times.iter().map(timed).collect::<Vec<_>>(), "dropped": done.dropped, "flops": done.limits[0],
+        "bytes": done.limits[1],
+    })
+}
+
+/// A runner's times as one; `None` where there are none.
+pub fn timed(runner: Runner, times: &Times) -> Option<Timed> {
+    // What else the machine does only adds.
+    let seconds = times.quantile(0.25);
+    // Between the quartiles, as a part of the median.
+    let spread = (times.quantile(0.75) - times.quantile(0.25)) / times.quantile(0.5).max(1e-12);
+    seconds.is_finite().then_some(Timed { runner, seconds, spread })
 }
 
 fn say(value: &Value) -> Result<(), Error> {
@@ -113,62 +152,26 @@ fn say(value: &Value) -> Result<(), Error> {
     writeln!(out, "{value}").and_then(|()| out.flush()).map_err(|_| Error::Closed)
 }
 
-/// Who takes so many times as long as the fastest will not win.
-const HOPELESS: f64 = 3.0;
+/// Candidates of a device, measured task by task.
+pub trait Measures {
+    /// Who is here, with versions.
+    fn here(&self) -> Vec<(String, String)>;
 
-/// Measures until nobody asks any more.
-pub fn run(threads: usize) -> Result<(), Error> {
-    let (all, _) = candidates();
-    say(&json!({"here": all.iter().map(|c| json!([c.name(), c.origin()])).collect::<Vec<_>>()}))?;
-    for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|e| Error::Failed(e.to_string()))?;
-        let task: Value = serde_json::from_str(&line).map_err(|e| Error::Failed(e.to_string()))?;
-        let problem = problem_of(&task["problem"]).ok_or_else(|| Error::Failed(format!("no problem: {line}")))?;
-        let dropped = |name: &str| task["without"].as_array().is_some_and(|list| list.iter().any(|one| one == name));
-        let wanted = |c: &dyn Candidate| match task["only"].as_str() {
-            Some(name) => c.name() == name,
-            None => !dropped(c.name()) && c.contract().dtypes.contains(&(problem.dtype, problem.out_dtype)),
-        };
-        let chosen: Vec<&dyn Candidate> = all.iter().map(|c| &**c).filter(|c| wanted(*c)).collect();
-        let variants: Vec<Variant<'_>> = chosen.iter().flat_map(|c| Variant::all(*c, &problem)).collect();
-        let variants: Vec<Variant<'_>> =
-            if task["only"].is_null() { variants } else { variants.into_iter().filter(|v| !v.runner.packed).collect() };
-        let refs: Vec<&dyn Candidate> = variants.iter().map(|variant| variant as &dyn Candidate).collect();
-        let rounds = task["rounds"].as_u64().unwrap_or(5) as usize;
-        let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS };
-        let mut told = |stage: Stage<'_>| {
-            if let Stage::Begins(name) = stage {
-                // Who does not listen any more will not ask again.
-                let _ = say(&json!({"begins": name}));
-            }
-        };
-        let measured = measure(&problem, &refs, &mut [], &method, &mut told);
-        say(&answer(&measured, &variants))?;
-    }
-    Ok(())
+    /// Does a task; `told` hears who begins, since that may be the last that is heard.
+    fn measure(&mut self, task: &Task, told: &mut dyn FnMut(&str)) -> Result<Done, Error>;
 }
 
-fn answer(measured: &Measured, variants: &[Variant<'_>]) -> Value {
-    let timed = |times: &Times| {
-        let runner = &variants.iter().find(|variant| variant.name() == times.name)?.runner;
-        // What else the machine does only adds.
-        let seconds = times.quantile(0.25);
-        seconds.is_finite().then(|| {
-            json!({
-                "candidate": runner.candidate, "packed": runner.packed, "split": runner.split, "seconds": seconds,
-                "spread": spread(times),
-            })
-        })
-    };
-    let rate = |name: &str| {
-        let found = measured.limits.iter().find(|limit| limit.name.starts_with(name));
-        found.map_or(0.0, |limit| limit.quantile(0.9))
-    };
-    json!({
-        "times": measured.times.iter().filter_map(timed).collect::<Vec<_>>(), "dropped": measured.left_out,
-        "flops": rate("limit.fma").max(if measured.problem.dtype == DType::Bf16 { rate("limit.amx") } else { 0.0 }),
-        "bytes": rate("limit.read"),
-    })
+/// Measures until nobody asks any more.
+pub fn serve(device: &mut dyn Measures) -> Result<(), Error> {
+    say(&json!({"here": device.here()}))?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Error::Failed(e.to_string()))?;
+        let task = Task::parse(&line).ok_or_else(|| Error::Failed(format!("no task: {line}")))?;
+        // Who does not listen any more will not ask again.
+        let done = device.measure(&task, &mut |name| drop(say(&json!({"begins": name}))))?;
+        say(&done_line(&done))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -182,6 +185,10 @@ mod tests {
         let problem = Problem { prepacked: true, epilogue, alpha: 0.5, ..Problem::linear(5, 7, 9, DType::Bf16) };
         assert_eq!(problem_of(&problem_line(&problem)), Some(problem));
         assert_eq!(problem_of(&json!({"extents": [1]})), None);
+        let task = Task { problem, without: vec!["mkl".into()], only: None, rounds: 9 };
+        let back = Task::parse(&task.line()).unwrap();
+        assert_eq!((back.problem, back.rounds), (problem, 9));
+        assert!(back.wants("openblas") && !back.wants("mkl"));
     }
 
     #[test]

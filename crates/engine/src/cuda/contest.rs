@@ -4,9 +4,10 @@
 use super::bench::{Measured, Method, measure};
 use super::check::{Case, Verdict, check};
 use super::choose::{choices_by_schedule, ranked};
-use super::cublaslt::{CublasLt, PROPOSALS};
+use super::cublaslt::CublasLt;
 use super::kernel::{Kernel, kernel_chip};
 use super::queue::CudaQueue;
+use super::tabled::{TABLE, Tabled};
 use crate::bench::Times;
 use crate::candidate::Candidate;
 use crate::problem::Problem;
@@ -26,6 +27,8 @@ pub struct Field<'a> {
     pub vendor: Option<&'a CublasLt>,
     #[allow(missing_docs)]
     pub entrants: Entrants<'a>,
+    /// Whom a table says, beside them.
+    pub table: Option<&'a Tabled>,
 }
 
 /// Which kernels of ours.
@@ -37,6 +40,8 @@ pub enum Entrants<'a> {
     Picked(usize),
     /// Of each schedule the one that it ranks first.
     EachSchedule,
+    /// So many that it ranks first, and of each schedule the first.
+    Many(usize),
 }
 
 impl Entrants<'_> {
@@ -49,12 +54,18 @@ impl Entrants<'_> {
                 ranked(problem, chip).into_iter().map(|(kernel, _)| kernel).take(1 + next).collect()
             }
             Entrants::EachSchedule => choices_by_schedule(problem, chip).into_iter().map(Kernel::Hopper).collect(),
+            Entrants::Many(count) => {
+                let mut all = Entrants::Picked(count.saturating_sub(1)).of(problem, device);
+                let further = Entrants::EachSchedule.of(problem, device);
+                all.extend(further.into_iter().filter(|kernel| !all.contains(kernel)).collect::<Vec<_>>());
+                all
+            }
         }
     }
 }
 
-/// A look at each of the vendor's proposals.
-const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_millis(2) };
+/// A look at each of several, of which only the best are measured.
+pub(super) const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_millis(2) };
 
 /// What came out, for each method; the first of ours is the one that was picked.
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
@@ -68,10 +79,7 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
             Verdict::Right(_) => own.push(candidate),
         }
     }
-    let proposals: Vec<CublasLt> = match field.vendor {
-        Some(vendor) => (0..PROPOSALS).map(|i| if i == 0 { vendor.again() } else { vendor.proposal(i) }).collect(),
-        None => Vec::new(),
-    };
+    let proposals: Vec<CublasLt> = field.vendor.map_or(Vec::new(), CublasLt::proposals);
     let mut all: Vec<&dyn Candidate> = own.iter().map(|own| &**own).collect();
     if !proposals.is_empty() {
         let looked: Vec<&dyn Candidate> = proposals.iter().map(|lt| lt as &dyn Candidate).collect();
@@ -81,6 +89,7 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
         let wanted = |lt: &&CublasLt| lt.name() == proposals[0].name() || Some(lt.name()) == best.as_deref();
         all.extend(proposals.iter().filter(wanted).map(|lt| lt as &dyn Candidate));
     }
+    all.extend(field.table.map(|table| table as &dyn Candidate));
     let mut measured = measure(problem, &all, field.queue, field.tools, methods)?;
     for measured in &mut measured {
         measured.left_out.extend(wrong.iter().cloned());
@@ -96,12 +105,12 @@ impl Measured {
 
     /// The one of ours that was picked.
     pub fn picked(&self) -> Option<&Times> {
-        self.times.iter().find(|times| times.own)
+        self.times.iter().find(|times| times.own && times.name != TABLE)
     }
 
-    /// The best of ours, or of the others, by median.
+    /// The best of ours, or of the others, by median; whom a table says is one of them.
     pub fn best(&self, own: bool) -> Option<&Times> {
-        let all = self.times.iter().filter(|times| times.own == own);
+        let all = self.times.iter().filter(|times| times.own == own && times.name != TABLE);
         all.min_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5)))
     }
 }

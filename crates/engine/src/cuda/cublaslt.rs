@@ -55,7 +55,7 @@ const CONTRACT: Contract = Contract {
 };
 
 /// Proposals that are asked for.
-pub const PROPOSALS: usize = 8;
+const PROPOSALS: usize = 8;
 
 struct Handle(sys::cublasLtHandle_t);
 
@@ -95,13 +95,18 @@ impl CublasLt {
     }
 
     /// The same once more.
-    pub fn again(&self) -> CublasLt {
+    fn again(&self) -> CublasLt {
         let CublasLt { handle, proposal, name, origin } = self;
         CublasLt { handle: handle.clone(), proposal: *proposal, name: name.clone(), origin: origin.clone() }
     }
 
+    /// All that it proposes, its default first.
+    pub fn proposals(&self) -> Vec<CublasLt> {
+        (0..PROPOSALS).map(|i| if i == 0 { self.again() } else { self.proposal(i) }).collect()
+    }
+
     /// Another of its proposals.
-    pub fn proposal(&self, proposal: usize) -> CublasLt {
+    fn proposal(&self, proposal: usize) -> CublasLt {
         let name = format!("cublaslt.{proposal}");
         CublasLt { handle: self.handle.clone(), proposal, name, origin: self.origin.clone() }
     }

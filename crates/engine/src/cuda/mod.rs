@@ -11,6 +11,8 @@ mod own;
 mod own_decode;
 mod own_mma;
 mod queue;
+mod tabled;
+pub mod tune;
 
 pub use check::{Case, Verdict, cases, check, check_all, check_bias_gradients};
 pub use choose::{choose, ranked};
@@ -20,3 +22,4 @@ pub use own::OwnCuda;
 pub use own_decode::OwnDecode;
 pub use own_mma::OwnMma;
 pub use queue::CudaQueue;
+pub use tabled::{TABLE, Tabled};
