@@ -8,7 +8,7 @@ use crate::matrix::Mat;
 use crate::packed::{Packed, PackedJob};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
-use crate::simd::{Simd, portable};
+use crate::simd::{Simd, Widen, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{avx2, avx512};
 use gemwright_core::DType;
@@ -111,7 +111,7 @@ const fn bf16_kernel(name: &'static str, isa: Isa, available: fn() -> bool, mixe
 }
 
 /// bf16 through the f32 tiles of an instruction set.
-const fn widened<S: Tiles<T = f32>>() -> Mixed {
+const fn widened<S: Tiles<T = f32> + Widen>() -> Mixed {
     Mixed { to_bf16: gemm_widened::<S, bf16>, to_f32: gemm_widened::<S, f32> }
 }
 

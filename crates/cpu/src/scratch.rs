@@ -11,6 +11,8 @@ const ALIGN: usize = 4096;
 pub struct Scratch {
     ptr: NonNull<u8>,
     bytes: usize,
+    /// For a product that is made of others, which use this one.
+    beside: Option<Box<Scratch>>,
 }
 
 // SAFETY: plain memory, owned.
@@ -21,7 +23,7 @@ unsafe impl Sync for Scratch {}
 impl Scratch {
     /// Nothing yet.
     pub const fn new() -> Scratch {
-        Scratch { ptr: NonNull::dangling(), bytes: 0 }
+        Scratch { ptr: NonNull::dangling(), bytes: 0, beside: None }
     }
 
     /// With room for so many bytes.
@@ -48,6 +50,14 @@ impl Scratch {
         let ptr = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
         (self.ptr, self.bytes) = (ptr, bytes);
+    }
+
+    /// Runs something with further memory, which is kept too.
+    pub fn with_beside<R>(&mut self, body: impl FnOnce(&mut Scratch, &mut Scratch) -> R) -> R {
+        let mut beside = self.beside.take().unwrap_or_default();
+        let result = body(self, &mut beside);
+        self.beside = Some(beside);
+        result
     }
 
     /// Where it begins.
@@ -87,6 +97,15 @@ unsafe impl<T> Sync for Space<T> {}
 impl<T> Space<T> {
     pub fn of(scratch: &mut Scratch) -> Space<T> {
         Space(scratch.as_mut_ptr().cast())
+    }
+
+    /// What begins at the element `at`.
+    ///
+    /// # Safety
+    /// It lies inside the memory.
+    pub unsafe fn part(&self, at: usize) -> Space<T> {
+        // SAFETY: by the contract.
+        Space(unsafe { self.0.add(at) })
     }
 
     /// From the element `at` on.

@@ -31,7 +31,11 @@ impl OwnKernel {
     pub fn of(kernel: &'static Kernel) -> OwnKernel {
         let (dtypes, prepacks): (&'static [Types], &'static [DType]) = match kernel.dtype {
             DType::F64 => (&[(DType::F64, DType::F64)], &[DType::F64]),
-            DType::Bf16 => (&[(DType::Bf16, DType::Bf16), (DType::Bf16, DType::F32)], &[DType::Bf16]),
+            // Without tiles there is nothing to gain by another layout.
+            DType::Bf16 => (
+                &[(DType::Bf16, DType::Bf16), (DType::Bf16, DType::F32)],
+                if kernel.isa == Isa::Amx { &[DType::Bf16] } else { &[] },
+            ),
             _ => (&[(DType::F32, DType::F32)], &[DType::F32]),
         };
         let contract = Contract {

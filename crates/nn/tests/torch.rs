@@ -82,7 +82,8 @@ fn linear<T: Number>() {
             near(&layer.forward(&backend, &x).unwrap(), &case["y"], inputs);
             let packed = PackedLinear::new(layer.clone());
             near(&packed.forward(&backend, &x).unwrap(), &case["y"], inputs);
-            assert!(packed.laid_out_by().is_some_and(|who| who.starts_with("own.")));
+            // Of bf16 only tiles have a layout of their own.
+            assert!(packed.laid_out_by().map_or(T::NAME == "bf16", |who| who.starts_with("own.")));
             // The first row alone, by the same layout.
             let row = Value::from(case["y"].as_array().unwrap()[..outputs].to_vec());
             near(&packed.forward(&backend, &x[..inputs]).unwrap(), &row, inputs);

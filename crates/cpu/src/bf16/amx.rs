@@ -48,7 +48,7 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
         return;
     }
     if k == 0 || job.alpha == 0.0 {
-        return job.write(|_, _| 0.0);
+        return job.write(0..m, |_, _| 0.0);
     }
     let threads = if m.saturating_mul(n).saturating_mul(k) < WORTH_THREADS { 1 } else { threads.max(1) };
     if single(&job, pool, threads, scratch) {

@@ -7,7 +7,7 @@
 //! result is computed transposed where that suits them.
 //!
 //! `words` makes tiles, `tile` has the instructions, `few` and `blocked` (cut by `blocks`) are the ways, `dot` that of a single row,
-//! `output` brings sums to their place; machines without tiles go through f32 (`widened`), but for a single row.
+//! `output` brings sums to their place; machines without tiles go through f32 (`widened`), but for few rows (`stream`).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -23,6 +23,7 @@ mod grouped;
 #[cfg(target_arch = "x86_64")]
 mod output;
 mod packed;
+mod stream;
 #[cfg(target_arch = "x86_64")]
 pub mod tile;
 mod widened;
@@ -89,13 +90,13 @@ impl<U: Finish<Sum = f32>> MixedJob<'_, U> {
         (c.0, c.1, a.1)
     }
 
-    /// C = epilogue(sum + beta · C), element by element.
-    fn write(&self, sum: impl Fn(usize, usize) -> f32) {
-        let (m, n) = self.c.extents();
+    /// C = epilogue(sum + beta · C), element by element, for some of its rows.
+    fn write(&self, rows: std::ops::Range<usize>, sum: impl Fn(usize, usize) -> f32) {
+        let (_, n) = self.c.extents();
         let c = |i: usize, j: usize| self.c.ptr.wrapping_offset(i as isize * self.c.row + j as isize * self.c.col);
         // SAFETY: inside C, which the job has to itself; it is read only where beta is not 0.
         let old = |i: usize, j: usize| if self.beta == 0.0 { 0.0 } else { self.beta * unsafe { *c(i, j) }.widen() };
-        for i in 0..m {
+        for i in rows {
             for j in (0..n).step_by(LANES) {
                 let count = LANES.min(n - j);
                 let one = |lane: usize| if lane < count { sum(i, j + lane) + old(i, j + lane) } else { 0.0 };

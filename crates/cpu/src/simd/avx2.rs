@@ -4,7 +4,7 @@
 // pointer it is given is as the function's own contract says. The comment stands once, not twenty times.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::Simd;
+use super::{Simd, Widen, first};
 use std::arch::x86_64::*;
 
 /// The first `count` of eight lanes.
@@ -134,3 +134,16 @@ vectors!(
     _mm256_add_pd,
     _mm256_fmadd_pd
 );
+
+// SAFETY: AVX2, which `available` asks for.
+unsafe impl Widen for F32x8 {
+    #[inline(always)]
+    unsafe fn widen(from: *const half::bf16) -> __m256 {
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen_part(from: *const half::bf16, count: usize) -> __m256 {
+        unsafe { Self::widen(first::<8>(from, count).as_ptr()) }
+    }
+}

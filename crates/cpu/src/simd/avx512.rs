@@ -4,7 +4,7 @@
 // pointer it is given is as the function's own contract says. The comment stands once, not twenty times.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::Simd;
+use super::{Simd, Widen, first};
 use std::arch::x86_64::*;
 
 /// The lowest `count` bits; of sixteen or more all.
@@ -213,3 +213,16 @@ vectors!(
     _mm512_reduce_add_pd,
     turned_8
 );
+
+// SAFETY: AVX-512 F, which `available` asks for.
+unsafe impl Widen for F32x16 {
+    #[inline(always)]
+    unsafe fn widen(from: *const half::bf16) -> __m512 {
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen_part(from: *const half::bf16, count: usize) -> __m512 {
+        unsafe { Self::widen(first::<16>(from, count).as_ptr()) }
+    }
+}

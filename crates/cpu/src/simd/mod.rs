@@ -78,6 +78,25 @@ macro_rules! element {
 element!(f32);
 element!(f64);
 
+/// Vectors of f32 that bf16 becomes as it is read: its bits are the upper half.
+///
+/// # Safety
+/// As for [`Simd`]: `widen` reads `LANES` elements, `widen_part` the first `count`, the other lanes are 0.
+pub unsafe trait Widen: Simd<T = f32> {
+    unsafe fn widen(from: *const half::bf16) -> Self::V;
+    unsafe fn widen_part(from: *const half::bf16, count: usize) -> Self::V;
+}
+
+/// The first `count` of so many, then zeros.
+///
+/// # Safety
+/// They are readable.
+#[inline(always)]
+unsafe fn first<const N: usize>(from: *const half::bf16, count: usize) -> [half::bf16; N] {
+    // SAFETY: by the contract.
+    std::array::from_fn(|i| if i < count { unsafe { *from.add(i) } } else { half::bf16::ZERO })
+}
+
 /// Vectors of one instruction set.
 ///
 /// # Safety

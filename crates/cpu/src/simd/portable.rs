@@ -1,6 +1,6 @@
 //! Arrays that the compiler vectorises with what every machine of the target has.
 
-use super::{Element, Simd};
+use super::{Element, Simd, Widen, first};
 use std::marker::PhantomData;
 
 /// Eight elements at a time.
@@ -82,4 +82,19 @@ unsafe impl<T: Element> Simd for Portable<T> {
 
     #[inline(always)]
     unsafe fn prefetch(_: *const T) {}
+}
+
+// SAFETY: plain Rust.
+unsafe impl Widen for Portable<f32> {
+    #[inline(always)]
+    unsafe fn widen(from: *const half::bf16) -> [f32; LANES] {
+        // SAFETY: the caller gives LANES readable elements.
+        unsafe { Self::widen_part(from, LANES) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen_part(from: *const half::bf16, count: usize) -> [f32; LANES] {
+        // SAFETY: the caller gives `count` readable elements.
+        unsafe { first::<LANES>(from, count) }.map(|x| f32::from_bits(u32::from(x.to_bits()) << 16))
+    }
 }
