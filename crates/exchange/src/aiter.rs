@@ -21,6 +21,48 @@ pub fn refuses(row: &Row) -> Option<&'static str> {
 pub const TUNED: &str =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw";
 
+/// Whose kernels aiter dispatches to.
+pub const LIBTYPES: [&str; 7] = ["asm", "opus", "flydsl", "triton", "skinny", "torch", "hipblaslt"];
+
+/// Columns that a row is looked up by.
+pub const KEYS: [&str; 10] = ["gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle"];
+
+/// The rows of a tuned file that aiter itself can use, as they stand, and how many are left out: those of a library it does
+/// not know, and of several with one key all but the fastest, since it raises on such a file.
+///
+/// # Errors
+/// What is no tuned file.
+pub fn usable(text: &str) -> Result<(String, usize), String> {
+    let mut lines = text.lines();
+    let heads: Vec<&str> = lines.next().unwrap_or_default().trim().split(',').collect();
+    let place = |name: &str| heads.iter().position(|head| *head == name).ok_or(format!("it has no column `{name}`"));
+    let keys: Vec<usize> = KEYS.into_iter().map(place).collect::<Result<_, _>>()?;
+    let (library, time) = (place("libtype")?, place("us")?);
+    let mut kept: Vec<(Vec<&str>, f64, &str)> = Vec::new();
+    let mut left = 0;
+    for (i, line) in lines.enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let cell = |at: usize| cells.get(at).copied().ok_or(format!("line {} is cut off", i + 2));
+        let key: Vec<&str> = keys.iter().map(|at| cell(*at)).collect::<Result<_, _>>()?;
+        let us = cell(time)?.parse().map_err(|_| format!("line {}: us is `{}`", i + 2, cells[time]))?;
+        if !LIBTYPES.contains(&cell(library)?) {
+            left += 1;
+            continue;
+        }
+        match kept.iter_mut().find(|(known, ..)| *known == key) {
+            Some(known) => {
+                left += 1;
+                if us < known.1 {
+                    (known.1, known.2) = (us, line);
+                }
+            }
+            None => kept.push((key, us, line)),
+        }
+    }
+    let lines: Vec<&str> = kept.into_iter().map(|(_, _, line)| line).collect();
+    Ok((format!("{}\n{}\n", heads.join(","), lines.join("\n")).trim_end().to_string() + "\n", left))
+}
+
 /// Python's word.
 pub fn word(holds: bool) -> &'static str {
     if holds { "True" } else { "False" }
@@ -116,6 +158,22 @@ mod tests {
         assert_eq!(read(&text).unwrap(), rows);
         assert!(read("M,N,K\n1,x,3\n").unwrap_err().contains("line 2"));
         assert!(read("a,b\n").is_err());
+    }
+
+    #[test]
+    fn what_aiter_can_use_of_a_table() {
+        let row = |m: u32, library: &str, us: f64| {
+            format!(
+                "gfx942,304,{m},8,16,False,torch.bfloat16,torch.bfloat16,False,False,{library},7,0,{us},name,0.0,1.0,2.0"
+            )
+        };
+        let text =
+            [TUNED, &row(1, "own", 1.0), &row(1, "asm", 9.0), &row(2, "torch", 3.0), "", &row(1, "hipblaslt", 2.5)]
+                .join("\n");
+        let expected = [TUNED, &row(1, "hipblaslt", 2.5), &row(2, "torch", 3.0)].join("\n") + "\n";
+        assert_eq!(usable(&text), Ok((expected, 2)));
+        assert!(usable("M,N,K\n").unwrap_err().contains("`gfx`"));
+        assert!(usable(&format!("{TUNED}\ngfx942,304")).unwrap_err().contains("line 2"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod tunableop;
 pub mod tuned;
 mod words;
 
+pub use aiter::usable as usable_by_aiter;
 pub use export::{Export, Format, LeftOut, export};
 pub use lint::{Device, Fault, Finding, kind as table_kind, lint};
 pub use read::{Found, read};

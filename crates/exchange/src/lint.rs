@@ -90,11 +90,6 @@ pub fn lint(text: &str, table: Table, device: Option<&Device>, calls: Option<&[R
 /// Where an entry of the table stands, with its product.
 type Entry = (usize, Row);
 
-/// Columns that aiter keys a row by.
-const KEYS: [&str; 10] = ["gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle"];
-/// Who may have won.
-const LIBTYPES: [&str; 7] = ["asm", "opus", "flydsl", "triton", "skinny", "torch", "hipblaslt"];
-
 /// Only AMD's architectures are aiter's; a table of ours has the same columns for others too.
 fn is_ours(gfx: &str) -> bool {
     !gfx.is_empty() && !gfx.starts_with("gfx")
@@ -131,7 +126,7 @@ fn aiter_table(text: &str, device: Option<&Device>, calls: Option<&[Row]>) -> Ve
         Ok(heads) => heads.iter().map(|head| head.trim().to_string()).collect(),
         Err(e) => return vec![finding(Some(1), Fault::Unreadable, e.to_string(), "write it as CSV again")],
     };
-    for name in KEYS.iter().filter(|name| **name != "gfx") {
+    for name in aiter::KEYS.iter().filter(|name| **name != "gfx") {
         if !heads.iter().any(|head| head == name) {
             let what = format!("there is no column {name}");
             found.push(finding(Some(1), Fault::Unreadable, what, "aiter looks rows up by it: add the column"));
@@ -157,7 +152,7 @@ fn aiter_table(text: &str, device: Option<&Device>, calls: Option<&[Row]>) -> Ve
         }
         let before = found.len();
         cells(&cell, line, &mut found);
-        let key = KEYS.map(cell).join(",");
+        let key = aiter::KEYS.map(cell).join(",");
         if let Some(first) = seen.get(&key) {
             let what = format!("the key of line {first} again: M {} N {} K {}", cell("M"), cell("N"), cell("K"));
             found.push(finding(
@@ -210,7 +205,7 @@ fn cells<'a>(cell: &impl Fn(&str) -> &'a str, line: usize, found: &mut Vec<Findi
     }
     let libtype = cell("libtype");
     // A table of ours names candidates of any device.
-    if !is_ours(cell("gfx")) && !libtype.is_empty() && !LIBTYPES.contains(&libtype) {
+    if !is_ours(cell("gfx")) && !libtype.is_empty() && !aiter::LIBTYPES.contains(&libtype) {
         wrong(format!("libtype is `{libtype}`"), "aiter has asm, opus, flydsl, triton, skinny, torch and hipblaslt");
     }
     let us = cell("us");

@@ -90,6 +90,25 @@ impl<T: Number> Linear<T> {
         Ok(y)
     }
 
+    /// The output of rows that lie `x_step` elements apart, written into rows `y_step` apart: views into larger matrices.
+    ///
+    /// # Errors
+    /// Views whose rows overlap, or lie outside of their slices.
+    pub fn forward_view(
+        &self,
+        backend: &Backend,
+        rows: usize,
+        (x, x_step): (&[T], usize),
+        (y, y_step): (&mut [T], usize),
+    ) -> Result<(), LayerError> {
+        if rows > 1 && y_step < self.outputs {
+            return Err(LayerError::Shape(format!("rows of {} outputs cannot lie {y_step} apart", self.outputs)));
+        }
+        let step = |row: usize| Layout { row: row as i64, col: 1, batch: 0 };
+        let problem = Problem { a: step(x_step), out: step(y_step), ..self.problem(rows) };
+        Ok(backend.product(&problem)?.run_with(x, &self.weight, y, self.parts())?)
+    }
+
     /// The product of so many rows, with the bias.
     pub(crate) fn problem(&self, rows: usize) -> Problem {
         let plain = Problem::linear(rows as u64, self.outputs as u64, self.inputs as u64, dtype::<T>());

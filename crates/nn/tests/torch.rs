@@ -80,6 +80,18 @@ fn linear<T: Number>() {
             let layer = Linear::<T>::new(outputs, inputs, numbers(&case["w"]), some(&case["b"])).unwrap();
             let (x, dy) = (numbers::<T>(&case["x"]), numbers::<T>(&case["dy"]));
             near(&layer.forward(&backend, &x).unwrap(), &case["y"], inputs);
+            // Views into wider matrices; what lies between their rows stays.
+            let (wide_x, wide_y) = (inputs + 3, outputs + 5);
+            let mut views = (vec![T::from_f64(9.0); rows * wide_x], vec![T::from_f64(-8.0); rows * wide_y]);
+            for (row, to) in x.chunks_exact(inputs).zip(views.0.chunks_exact_mut(wide_x)) {
+                to[..inputs].copy_from_slice(row);
+            }
+            layer.forward_view(&backend, rows, (&views.0, wide_x), (&mut views.1, wide_y)).unwrap();
+            let (y, between): (Vec<_>, Vec<_>) = views.1.chunks_exact(wide_y).map(|row| row.split_at(outputs)).unzip();
+            near(&y.concat(), &case["y"], inputs);
+            assert!(between.concat().iter().all(|x| x.to_f64() == -8.0));
+            assert!(rows == 1 || layer.forward_view(&backend, rows, (&views.0, wide_x), (&mut views.1, 0)).is_err());
+            assert!(layer.forward_view(&backend, rows + 1, (&views.0, wide_x), (&mut views.1, wide_y)).is_err());
             let packed = PackedLinear::new(layer.clone());
             near(&packed.forward(&backend, &x).unwrap(), &case["y"], inputs);
             // Of bf16 only tiles have a layout of their own.

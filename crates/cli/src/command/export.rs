@@ -7,7 +7,7 @@ use crate::subject::{ModelOptions, parse_share};
 use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Call, Chip, Roof, Workload};
-use gemwright_exchange::{Format, export};
+use gemwright_exchange::{Format, export, usable_by_aiter};
 use gemwright_report as report;
 use std::path::PathBuf;
 
@@ -16,6 +16,7 @@ Examples:
   gemwright export llama-3.1-8b --engine vllm --tp 8 --tokens ladder --to aiter -o bf16_untuned_gemm.csv
   gemwright export run.json.gz --to hipblaslt-bench --top 95% --on mi300x
   gemwright export qwen3-8b --phase prefill --to tunableop -o tunableop_untuned0.csv
+  gemwright export tuned.csv --to aiter-tuned -o bf16_tuned_gemm.csv
   gemwright export qwen3-30b-a3b --engine vllm --tp 4 --tokens 64 --to vllm-moe --on h200";
 
 /// A workload as a list for another tool
@@ -50,6 +51,8 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum To {
     Aiter,
+    /// The rows of a tuned table whose library aiter has
+    AiterTuned,
     Tunableop,
     HipblasltBench,
     RocblasBench,
@@ -60,13 +63,16 @@ enum To {
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
+    if args.to == To::AiterTuned {
+        return aiter_tuned(args);
+    }
     let format = match (args.to, args.yaml) {
         (To::HipblasltBench, true) => Format::HipblasltYaml,
         (To::HipblasltBench, false) => Format::HipblasltBench,
         (To::RocblasBench, true) => Format::RocblasYaml,
         (To::RocblasBench, false) => Format::RocblasBench,
         (_, true) => return Err(Error::Usage("--yaml goes with hipblaslt-bench and rocblas-bench".into())),
-        (To::Aiter, _) => Format::Aiter,
+        (To::Aiter | To::AiterTuned, _) => Format::Aiter,
         (To::Tunableop, _) => Format::TunableOp,
         (To::Nvmatmulheuristics, _) => Format::NvMatmulHeuristics,
         (To::CutlassProfiler, _) => Format::CutlassProfiler,
@@ -105,6 +111,25 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         for left in &out.left_out {
             eprintln!("left out: {} products, {} runs: {}", left.products, left.runs, left.why);
+        }
+    }
+    Ok(())
+}
+
+/// A table that aiter can be given.
+fn aiter_tuned(args: &Args) -> Result<(), Error> {
+    let failed = |why: String| Error::File { path: args.subject.clone(), why };
+    let text = std::fs::read_to_string(&args.subject).map_err(|e| failed(e.to_string()))?;
+    let (out, left) =
+        usable_by_aiter(&text).map_err(|why| failed(format!("{why}; a tuned table in aiter's columns is wanted")))?;
+    match &args.output {
+        Some(path) => write_file(path, out.as_bytes())?,
+        None => print_out(out.trim_end())?,
+    }
+    if !args.quiet {
+        eprintln!("{} rows", out.lines().count() - 1);
+        if left > 0 {
+            eprintln!("left out: {left} rows, of libraries that aiter does not have or slower ones with the same key");
         }
     }
     Ok(())
