@@ -4,7 +4,7 @@
     decoder_layer.py BINARY --rows 1,16,128,597 --threads 2 --record DIR
 
 BINARY is the example of crates/nn (`cargo build --release -p gemwright-nn --example decoder_layer`). Both read the same
-random weights and tokens; the outputs are held against one another first, and both against PyTorch's layer in f32. Every
+random weights and tokens; ours must be about as near to PyTorch's layer in f32 as its layer in bf16 is, first. Every
 round runs each once; what is kept is every time, its median and the median of the paired ratios.
 """
 

@@ -76,7 +76,7 @@ impl TunedRow {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct TunedDevice {
-    /// `sm_90`, or the CPU's name.
+    /// The GPU's name as its driver has it, or the CPU's.
     pub name: String,
     /// Multiprocessors or threads.
     pub units: u64,

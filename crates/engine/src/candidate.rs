@@ -132,6 +132,11 @@ pub trait Plan: Send + Sync {
     /// The problem.
     fn problem(&self) -> &Problem;
 
+    /// The weights are laid out in it: runs do not look at b.
+    fn holds_weights(&self) -> bool {
+        false
+    }
+
     /// A plan over the same laid out weights for a problem that differs from this one's in rows alone; none where there are
     /// no such weights, or their layout depends on the rows.
     fn for_rows(&self, _problem: &Problem) -> Option<Box<dyn Plan>> {

@@ -79,7 +79,8 @@ impl Candidate for OwnKernel {
             return Err(Refusal::Prepack);
         }
         if let Some(runs) = self.kernel.mixed() {
-            return Ok(Box::new(MixedPlan { runs, problem: *problem, weights: None, scratch: Kept::default() }));
+            let (contract, problem) = (self.contract, *problem);
+            return Ok(Box::new(MixedPlan { runs, contract, problem, weights: None, scratch: Kept::default() }));
         }
         Ok(Box::new(OwnPlan { kernel: self.kernel, problem: *problem, scratch: Kept::default() }))
     }
@@ -91,11 +92,12 @@ impl Candidate for OwnKernel {
         Ok(unsafe {
             if let Some(runs) = self.kernel.mixed() {
                 let weights = Some(Arc::new(weights(&problem, b, PackedTiles::new)));
-                return Ok(Box::new(MixedPlan { runs, problem, weights, scratch: Kept::default() }));
+                let contract = self.contract;
+                return Ok(Box::new(MixedPlan { runs, contract, problem, weights, scratch: Kept::default() }));
             }
             match (self.kernel.packed_f32(), self.kernel.packed_f64()) {
-                (Some(with), _) => Box::new(PackedPlan::new(with, problem, b)) as Box<dyn Plan>,
-                (_, Some(with)) => Box::new(PackedPlan::new(with, problem, b)),
+                (Some(with), _) => Box::new(PackedPlan::new(with, self.contract, problem, b)) as Box<dyn Plan>,
+                (_, Some(with)) => Box::new(PackedPlan::new(with, self.contract, problem, b)),
                 _ => return Err(Refusal::Prepack),
             }
         })
@@ -105,6 +107,7 @@ impl Candidate for OwnKernel {
 /// A problem with its weights laid out, one matrix of the batch after the other.
 struct PackedPlan<T> {
     with: WithPacked<T>,
+    contract: Contract,
     problem: Problem,
     weights: Arc<Vec<Packed<T>>>,
     scratch: Kept,
@@ -113,10 +116,10 @@ struct PackedPlan<T> {
 impl<T: Element> PackedPlan<T> {
     /// # Safety
     /// As for [`Candidate::prepare_packed`]; T is the problem's element type.
-    unsafe fn new(with: WithPacked<T>, problem: Problem, b: &Operand) -> PackedPlan<T> {
+    unsafe fn new(with: WithPacked<T>, contract: Contract, problem: Problem, b: &Operand) -> PackedPlan<T> {
         // SAFETY: by the contract.
         let weights = Arc::new(unsafe { weights(&problem, b, with.pack) });
-        PackedPlan { with, problem, weights, scratch: Kept::default() }
+        PackedPlan { with, contract, problem, weights, scratch: Kept::default() }
     }
 }
 
@@ -154,10 +157,14 @@ impl<T: Element> Plan for PackedPlan<T> {
         &self.problem
     }
 
+    fn holds_weights(&self) -> bool {
+        true
+    }
+
     fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
-        let (with, weights, scratch) = (self.with, self.weights.clone(), Kept::default());
-        let problem = *problem;
-        self.problem.same_weights(&problem).then(|| Box::new(PackedPlan { with, problem, weights, scratch }) as _)
+        let (with, contract, weights) = (self.with, self.contract, self.weights.clone());
+        let same = self.problem.same_weights(problem) && contract.admits(problem).is_ok();
+        same.then(|| Box::new(PackedPlan { with, contract, problem: *problem, weights, scratch: Kept::default() }) as _)
     }
 
     fn workspace(&self, _queue: &dyn Queue) -> usize {
@@ -230,6 +237,7 @@ unsafe fn batches<T: Element>(problem: &Problem, operands: &Operands, mut run: i
 /// A problem of bf16, with its weights laid out or not.
 struct MixedPlan {
     runs: Mixed,
+    contract: Contract,
     problem: Problem,
     weights: Option<Arc<Vec<PackedTiles>>>,
     scratch: Kept,
@@ -240,10 +248,14 @@ impl Plan for MixedPlan {
         &self.problem
     }
 
+    fn holds_weights(&self) -> bool {
+        self.weights.is_some()
+    }
+
     fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
-        let (runs, weights, scratch) = (self.runs, self.weights.clone(), Kept::default());
-        let shared = weights.is_some() && self.problem.same_weights(problem);
-        shared.then(|| Box::new(MixedPlan { runs, problem: *problem, weights, scratch }) as _)
+        let (runs, contract, weights) = (self.runs, self.contract, self.weights.clone());
+        let same = weights.is_some() && self.problem.same_weights(problem) && contract.admits(problem).is_ok();
+        same.then(|| Box::new(MixedPlan { runs, contract, problem: *problem, weights, scratch: Kept::default() }) as _)
     }
 
     fn workspace(&self, _queue: &dyn Queue) -> usize {

@@ -44,8 +44,6 @@ pub enum MultiplyError {
 pub struct Multiply {
     plan: Box<dyn Plan>,
     queue: CpuQueue,
-    /// Weights were given before and are laid out.
-    packed: bool,
 }
 
 impl Multiply {
@@ -65,7 +63,7 @@ impl Multiply {
 
     /// With a candidate and a queue of the caller's choice.
     pub fn with(candidate: &dyn Candidate, problem: Problem, queue: CpuQueue) -> Result<Multiply, MultiplyError> {
-        Ok(Multiply { plan: candidate.prepare(&problem)?, queue, packed: false })
+        Ok(Multiply { plan: candidate.prepare(&problem)?, queue })
     }
 
     /// The same with weights that are laid out now, in memory of its own: `b` is not needed any more.
@@ -83,13 +81,16 @@ impl Multiply {
         inside(&problem.b, (p.batch, p.k, p.n), b.len()).map_err(short)?;
         // SAFETY: every element was shown to lie inside of it.
         let plan = unsafe { candidate.prepare_packed(&problem, &Operand::at_start(Region::of(b))) }?;
-        Ok(Multiply { plan, queue, packed: true })
+        match plan.holds_weights() {
+            true => Ok(Multiply { plan, queue }),
+            false => Err(MultiplyError::Refused(Refusal::Prepack)),
+        }
     }
 
     /// The same laid out weights for another number of rows; none where their layout depends on it.
     pub fn for_rows(&self, problem: &Problem) -> Option<Multiply> {
         let queue = CpuQueue { pool: self.queue.pool.clone(), threads: self.queue.threads };
-        Some(Multiply { plan: self.plan.for_rows(problem)?, queue, packed: true })
+        Some(Multiply { plan: self.plan.for_rows(problem)?, queue })
     }
 
     /// Computes it with the weights that are laid out.
@@ -99,7 +100,7 @@ impl Multiply {
         out: &mut [U],
         parts: Parts<&[U]>,
     ) -> Result<(), MultiplyError> {
-        if !self.packed {
+        if !self.plan.holds_weights() {
             return Err(MultiplyError::Refused(Refusal::Prepack));
         }
         self.run_on(a, None, out, parts)
@@ -192,6 +193,28 @@ mod tests {
         assert_eq!(layer.run(&[0f64; 8], &[0f64; 12], &mut [0f64; 6]), Err(MultiplyError::DType("f64")));
         assert!(layer.run(&x, &w, &mut [0f32; 6]).is_ok());
         assert_eq!(Multiply::new(Problem::new(1, 1, 1, DType::I8), 1).err(), Some(MultiplyError::None(DType::I8)));
+    }
+
+    #[test]
+    fn weights_laid_out_once_serve_any_number_of_rows() {
+        let kernels = own();
+        let kernel = &**kernels.iter().find(|c| c.contract().prepacks.contains(&DType::F32)).unwrap();
+        let (x, w) = ([1f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1f32, 0.0, 0.0, 0.0, 1.0, 1.0]);
+        let problem = |rows| Problem { prepacked: true, ..Problem::linear(rows, 2, 3, DType::F32) };
+        let one = Multiply::packed(kernel, problem(1), &w, CpuQueue::new(1)).unwrap();
+        let (mut y, mut two_rows) = ([0f32; 2], [0f32; 4]);
+        one.run_packed(&x[..3], &mut y, Parts::default()).unwrap();
+        let two = one.for_rows(&problem(2)).unwrap();
+        two.run_packed(&x, &mut two_rows, Parts::default()).unwrap();
+        assert_eq!((y, two_rows), ([1.0, 5.0], [1.0, 5.0, 4.0, 11.0]));
+        // Rows on top of one another, other columns, weights that are not laid out: refused.
+        let flat = Problem { out: Layout { row: 0, col: 1, batch: 0 }, ..problem(2) };
+        assert!(one.for_rows(&flat).is_none() && one.for_rows(&Problem::linear(2, 3, 3, DType::F32)).is_none());
+        let plain = Multiply::with(kernel, Problem::linear(1, 2, 3, DType::F32), CpuQueue::new(1)).unwrap();
+        assert!(plain.run_packed(&x[..3], &mut y, Parts::default()).is_err());
+        let as_it_lies = crate::variant::Variant::new(kernel, false, false);
+        assert!(Multiply::packed(&as_it_lies, problem(1), &w, CpuQueue::new(1)).is_err());
+        assert!(Multiply::packed(kernel, problem(1), &w[1..], CpuQueue::new(1)).is_err());
     }
 
     #[test]

@@ -46,14 +46,15 @@ impl Candidate for Split<'_> {
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
-        Ok(Box::new(SplitPlan { product: self.inner.prepare(&bare(problem))?, problem: *problem }))
+        let product = self.inner.prepare(&bare(problem))?;
+        Ok(Box::new(SplitPlan { product, contract: self.contract, problem: *problem }))
     }
 
     unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
         // SAFETY: by the contract.
         let product = unsafe { self.inner.prepare_packed(&bare(problem), b) }?;
-        Ok(Box::new(SplitPlan { product, problem: *problem }))
+        Ok(Box::new(SplitPlan { product, contract: self.contract, problem: *problem }))
     }
 
     fn starts_threads(&self) -> bool {
@@ -67,6 +68,7 @@ impl Candidate for Split<'_> {
 
 struct SplitPlan {
     product: Box<dyn Plan>,
+    contract: Contract,
     problem: Problem,
 }
 
@@ -76,8 +78,13 @@ impl Plan for SplitPlan {
     }
 
     fn for_rows(&self, problem: &Problem) -> Option<Box<dyn Plan>> {
-        let product = self.product.for_rows(&bare(problem))?;
-        self.problem.same_weights(problem).then(|| Box::new(SplitPlan { product, problem: *problem }) as _)
+        let (product, contract) = (self.product.for_rows(&bare(problem))?, self.contract);
+        let same = self.problem.same_weights(problem) && contract.admits(problem).is_ok();
+        same.then(|| Box::new(SplitPlan { product, contract, problem: *problem }) as _)
+    }
+
+    fn holds_weights(&self) -> bool {
+        self.product.holds_weights()
     }
 
     fn workspace(&self, queue: &dyn Queue) -> usize {

@@ -28,15 +28,17 @@ pub const LIBTYPES: [&str; 7] = ["asm", "opus", "flydsl", "triton", "skinny", "t
 pub const KEYS: [&str; 10] = ["gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle"];
 
 /// The rows of a tuned file that aiter itself can use, as they stand, and how many are left out: those of a library it does
-/// not know, and of several with one key all but the fastest, since it raises on such a file.
+/// not know or without a time, and of several with one key all but the fastest, since it raises on such a file.
 ///
 /// # Errors
 /// What is no tuned file.
 pub fn usable(text: &str) -> Result<(String, usize), String> {
     let mut lines = text.lines();
-    let heads: Vec<&str> = lines.next().unwrap_or_default().trim().split(',').collect();
+    let heads: Vec<&str> = lines.next().unwrap_or_default().split(',').map(str::trim).collect();
     let place = |name: &str| heads.iter().position(|head| *head == name).ok_or(format!("it has no column `{name}`"));
-    let keys: Vec<usize> = KEYS.into_iter().map(place).collect::<Result<_, _>>()?;
+    // Older files have no gfx.
+    let keyed = KEYS.into_iter().filter(|name| *name != "gfx" || heads.contains(name));
+    let keys: Vec<usize> = keyed.map(place).collect::<Result<_, _>>()?;
     let (library, time) = (place("libtype")?, place("us")?);
     let mut kept: Vec<(Vec<&str>, f64, &str)> = Vec::new();
     let mut left = 0;
@@ -44,8 +46,8 @@ pub fn usable(text: &str) -> Result<(String, usize), String> {
         let cells: Vec<&str> = line.split(',').collect();
         let cell = |at: usize| cells.get(at).copied().ok_or(format!("line {} is cut off", i + 2));
         let key: Vec<&str> = keys.iter().map(|at| cell(*at)).collect::<Result<_, _>>()?;
-        let us = cell(time)?.parse().map_err(|_| format!("line {}: us is `{}`", i + 2, cells[time]))?;
-        if !LIBTYPES.contains(&cell(library)?) {
+        let us = cell(time)?.trim().parse::<f64>().unwrap_or(f64::NAN);
+        if !LIBTYPES.contains(&cell(library)?) || !us.is_finite() || us <= 0.0 {
             left += 1;
             continue;
         }
@@ -172,7 +174,8 @@ mod tests {
                 .join("\n");
         let expected = [TUNED, &row(1, "hipblaslt", 2.5), &row(2, "torch", 3.0)].join("\n") + "\n";
         assert_eq!(usable(&text), Ok((expected, 2)));
-        assert!(usable("M,N,K\n").unwrap_err().contains("`gfx`"));
+        assert!(usable("M,N,K\n").unwrap_err().contains("`cu_num`"));
+        assert_eq!(usable(&[TUNED, &row(1, "asm", -1.0), &row(1, "asm", f64::NAN)].join("\n")).unwrap().1, 2);
         assert!(usable(&format!("{TUNED}\ngfx942,304")).unwrap_err().contains("line 2"));
     }
 

@@ -33,7 +33,7 @@ const ROWS: usize = 64;
 const KEYS: usize = 256;
 
 /// The output, of the shape of the queries. f64 is computed in f64, everything else in f32; the result does not depend on the
-/// number of threads.
+/// number of threads. A value that is not finite reaches the queries before it that are computed in one block with it.
 ///
 /// # Errors
 /// Sizes that do not fit, or heads that do not share evenly.
@@ -54,6 +54,9 @@ pub fn attention<T: Number>(
     }
     if causal && keys < queries {
         return Err(LayerError::Shape("causal queries need as many keys at least".into()));
+    }
+    if q.is_empty() {
+        return Ok(Vec::new());
     }
     match T::NAME {
         "f64" => attend::<T, f64>(backend, of, q, k, v),
@@ -92,9 +95,6 @@ fn attend<T: Number, W: Real>(
     let rows = of.heads / of.key_heads * of.queries;
     let (of_rows, of_keys) = (rows * of.width, of.keys * of.width);
     let mut out = vec![T::from_f64(0.0); q.len()];
-    if out.is_empty() {
-        return Ok(out);
-    }
     let shared = of.batch * of.key_heads;
     let blocks = Blocks::<W>::new(backend, of, rows)?;
     let places: Vec<Mutex<&mut [T]>> = out.chunks_mut(of_rows).map(Mutex::new).collect();
@@ -192,8 +192,8 @@ fn weigh<W: Real>(scores: &mut [W], seen: usize, largest: &mut W, weights: &mut 
     let (seen, unseen) = scores.split_at_mut(seen.min(scores.len()));
     unseen.fill(W::ZERO);
     let most = seen.iter().copied().fold(*largest, |x, y| if y > x { y } else { x });
-    if most == W::LEAST {
-        // Nothing is seen yet.
+    if seen.iter().all(|score| *score == W::LEAST) && *largest == W::LEAST {
+        // Nothing is seen yet; a NaN is something.
         seen.fill(W::ZERO);
         return W::ONE;
     }

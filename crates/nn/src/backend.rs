@@ -72,14 +72,17 @@ impl Backend {
     /// Where no table knows, the first of ours that lays weights of this type out.
     pub(crate) fn layout(&self, problem: &Problem) -> Option<Runner> {
         let answer = self.dispatcher.choose(&Problem { prepacked: true, ..*problem });
-        if !answer.runner.candidate.is_empty() {
-            return answer.runner.packed.then(|| answer.runner.clone());
+        let splits = |of: &Contract| of.fusion == Fusion::None && !problem.epilogue.is_none();
+        // What no table knows has no time.
+        if !answer.seconds.is_nan() {
+            let named = self.candidates.iter().find(|c| c.name() == answer.runner.candidate)?;
+            let split = answer.runner.split || splits(named.contract());
+            return answer.runner.packed.then(|| Runner { split, ..answer.runner.clone() });
         }
         let types = (problem.dtype, problem.out_dtype);
         let lays_out = |of: &Contract| of.dtypes.contains(&types) && of.prepacks.contains(&problem.dtype);
         let own = self.candidates.iter().find(|c| c.is_own() && lays_out(c.contract()))?;
-        let split = own.contract().fusion == Fusion::None && !problem.epilogue.is_none();
-        Some(Runner { candidate: own.name().into(), packed: true, split })
+        Some(Runner { candidate: own.name().into(), packed: true, split: splits(own.contract()) })
     }
 
     /// A product whose weight is laid out now, by whom `layout` said; none where that one is not here or refuses.

@@ -3,7 +3,7 @@
 
 use crate::attention::{Attention, attention};
 use crate::backend::Backend;
-use crate::error::{LayerError, sized};
+use crate::error::LayerError;
 use crate::linear::Linear;
 use crate::load::Weights;
 use crate::packed::PackedLinear;
@@ -67,6 +67,10 @@ impl<T: Number> DecoderLayer<T> {
         let (gate, up) = (linear("mlp.gate_proj")?, linear("mlp.up_proj")?);
         let (o, down) = (linear("self_attn.o_proj")?, linear("mlp.down_proj")?);
         let norms = [norm("input_layernorm")?, norm("post_attention_layernorm")?];
+        if shape.key_heads == 0 || !shape.heads.is_multiple_of(shape.key_heads) {
+            let DecoderShape { heads, key_heads, .. } = shape;
+            return Err(LayerError::Shape(format!("{heads} heads cannot share {key_heads} heads of keys")));
+        }
         let (hidden, width) = (q.inputs(), q.outputs() / shape.heads.max(1));
         let fits = [
             (q.outputs(), shape.heads * width),
@@ -149,7 +153,12 @@ impl<T: Number> DecoderLayer<T> {
         if cache.tokens == 0 {
             *cache = Cache { tokens: 0, keys: vec![Vec::new(); key_heads], values: vec![Vec::new(); key_heads] };
         }
-        sized("a cache's keys", cache.keys.iter().map(Vec::len).sum(), Some(cache.tokens * key_heads * width))?;
+        let of_this_layer = |side: &[Vec<T>]| {
+            side.len() == key_heads && side.iter().all(|head| Some(head.len()) == cache.tokens.checked_mul(width))
+        };
+        if !of_this_layer(&cache.keys) || !of_this_layer(&cache.values) {
+            return Err(LayerError::Shape("the cache is of another layer".into()));
+        }
         let columns = (heads + 2 * key_heads) * width;
         let mut q = vec![T::from_f64(0.0); heads * tokens * width];
         for (i, row) in qkv.chunks_exact(columns.max(1)).enumerate() {

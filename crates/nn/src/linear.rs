@@ -56,7 +56,8 @@ impl<T: Number> Linear<T> {
             n if n == layers.len() => Some(biases.into_iter().flatten().copied().collect()),
             _ => return Err(shape("some have a bias, some have none")),
         };
-        let outputs = layers.iter().map(|layer| layer.outputs).sum();
+        let outputs = layers.iter().try_fold(0usize, |sum, layer| sum.checked_add(layer.outputs));
+        let outputs = outputs.ok_or_else(|| shape("their outputs are too many"))?;
         let weight = layers.iter().flat_map(|layer| &layer.weight).copied().collect();
         Linear::new(outputs, first.inputs, weight, bias)
     }
@@ -103,6 +104,12 @@ impl<T: Number> Linear<T> {
     ) -> Result<(), LayerError> {
         if rows > 1 && y_step < self.outputs {
             return Err(LayerError::Shape(format!("rows of {} outputs cannot lie {y_step} apart", self.outputs)));
+        }
+        let most =
+            rows.checked_mul(self.outputs.max(self.inputs)).filter(|_| rows.saturating_mul(self.outputs) <= y.len());
+        if most.is_none() {
+            let (given, needed) = (y.len(), rows.saturating_mul(self.outputs));
+            return Err(LayerError::Size { what: "the output", given, needed });
         }
         let step = |row: usize| Layout { row: row as i64, col: 1, batch: 0 };
         let problem = Problem { a: step(x_step), out: step(y_step), ..self.problem(rows) };

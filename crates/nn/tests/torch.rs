@@ -256,6 +256,7 @@ fn attention_over_many_blocks() {
 
 fn decoder<T: Number>(off: f64) {
     let backend = Backend::new(2);
+    let mut others = Vec::new();
     for (i, case) in cases("decoder").iter().enumerate() {
         let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = case["weights"]
             .as_object()
@@ -293,7 +294,13 @@ fn decoder<T: Number>(off: f64) {
         assert!(DecoderLayer::<T>::load(&weights, "model.layers.8", shape).is_err());
         assert!(DecoderLayer::<T>::load(&weights, "model.layers.7", DecoderShape { heads: 5, ..shape }).is_err());
         assert!(layer.forward(&backend, &x[1..], &mut Cache::default()).is_err());
+        // As many keys in half as many heads are another layer's.
+        let other = DecoderLayer::<T>::load(&weights, "model.layers.7", DecoderShape { key_heads: 0, ..shape });
+        assert!(other.is_err());
+        others.push((cache, layer, x));
     }
+    let (first, second) = (&others[0], &others[1]);
+    assert!(first.1.forward(&backend, &first.2, &mut second.0.clone()).is_err());
 }
 
 /// Two norms, a softmax and seven products in a row: rounding adds up over some hundred roundings of each type.

@@ -146,6 +146,13 @@ fn tabled(path: &Path, device: &Arc<Device>, vendor: Option<&CublasLt>) -> Resul
     if let Some(why) = tuned_files::other_device(&table.device, &here) {
         return Err(failed(why));
     }
+    let then = table.device.versions.iter().find(|(name, _)| name == "cublaslt").map(|(_, origin)| origin);
+    let number = |origin: &str| origin.split(' ').next().unwrap_or_default().to_string();
+    if let (Some(then), Some(now)) = (then, vendor.map(Candidate::origin))
+        && number(then) != number(&now)
+    {
+        return Err(failed(format!("it was made with cuBLASLt {then}, this is {now}: tune again")));
+    }
     Ok(Tabled::new(Dispatcher::new(Some(table), ""), device, vendor))
 }
 
@@ -263,7 +270,7 @@ fn least(row: &Value, dtype: DType, chip: &Chip) -> Option<f64> {
 /// Ours, the vendor's default and its best, at full clocks, in seconds.
 fn runs(row: &Value) -> Vec<(&'static str, f64)> {
     let times = row["burst"]["times"].as_array().map_or(&[][..], Vec::as_slice);
-    let own = times.iter().find(|time| time["own"] == json!(true));
+    let own = times.iter().find(|time| time["own"] == json!(true) && time["name"] != json!(TABLE));
     let default = times.iter().find(|time| time["name"] == json!("cublaslt"));
     let vendors = times.iter().filter(|time| time["own"] != json!(true));
     let best = vendors.min_by(|x, y| median(x).total_cmp(&median(y)));

@@ -118,6 +118,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 /// A table that aiter can be given.
 fn aiter_tuned(args: &Args) -> Result<(), Error> {
+    if args.yaml || args.top.is_some() || args.on.is_some() {
+        return Err(Error::Usage("--yaml, --top and --on do not go with aiter-tuned".into()));
+    }
     let failed = |why: String| Error::File { path: args.subject.clone(), why };
     let text = std::fs::read_to_string(&args.subject).map_err(|e| failed(e.to_string()))?;
     let (out, left) =
@@ -129,7 +132,9 @@ fn aiter_tuned(args: &Args) -> Result<(), Error> {
     if !args.quiet {
         eprintln!("{} rows", out.lines().count() - 1);
         if left > 0 {
-            eprintln!("left out: {left} rows, of libraries that aiter does not have or slower ones with the same key");
+            eprintln!(
+                "left out: {left} rows: of libraries that aiter does not have, without a time, or slower ones with the same key"
+            );
         }
     }
     Ok(())

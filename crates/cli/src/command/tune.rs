@@ -4,7 +4,7 @@ use super::bench::{Asked, DeviceArg, bar, problems};
 use super::tune_cpu::OnCpu;
 use super::tune_cuda::{self, OnCuda};
 use super::tune_process::{Outcome, Worker};
-use super::tune_worker::{self, Done, Task};
+use super::tune_worker::{self, Done, Stage, Task};
 use crate::error::Error;
 use crate::output::OutputArgs;
 use crate::subject::{ModelOptions, parse_dtype, parse_share};
@@ -199,28 +199,45 @@ impl Tuning<'_> {
         TunedDevice { name: self.place.name.clone(), units: self.place.units, flops, bytes, versions }
     }
 
-    /// Times of a problem; candidates that bring the worker down are dropped until it stays up.
+    /// Times of a problem; candidates that bring the worker down are dropped until it stays up. None where it fell for
+    /// another reason, or only one was asked for and fell: then the product is left alone.
     fn measured(&mut self, index: usize, only: Option<&str>, rounds: usize) -> Result<(Vec<Timed>, Vec<Named>), Error> {
         loop {
             let without = self.dropped.iter().map(|(name, _)| name.clone()).collect();
             let only = only.map(str::to_string);
             let task = Task { problem: self.asked[index].problem, without, only, rounds };
-            match self.worker.ask(&task)? {
+            let (at, why) = match self.worker.ask(&task)? {
                 Outcome::Done(Done { times, dropped, limits }) => {
                     for (known, new) in self.limits.iter_mut().zip(limits) {
                         *known = known.max(new);
                     }
                     return Ok((times, dropped));
                 }
-                Outcome::Fell { who, why } => {
+                Outcome::Fell { at, why } => (at, why),
+            };
+            match at {
+                Stage::Candidate(who) if task.only.is_none() => {
                     let who = who.split(':').next().unwrap_or("").to_string();
-                    if task.only.is_some() || self.dropped.iter().any(|(name, _)| *name == who) {
+                    if self.dropped.iter().any(|(name, _)| *name == who) {
                         return Err(Error::Failed(format!("{who} {why}")));
                     }
                     self.say(&format!("dropped: {who} {why}"));
                     self.dropped.push((who, why));
                 }
+                at => {
+                    let p = task.problem.product;
+                    self.say(&format!("{} x {} x {}: {} {why}", p.m, p.n, p.k, at.name()));
+                    return Ok((Vec::new(), Vec::new()));
+                }
             }
+        }
+    }
+
+    /// Who multiplies where nobody has tuned: on a GPU the library, which has no epilogues.
+    fn default_of(&self, problem: &Problem) -> &str {
+        match self.args.device == DeviceArg::Cuda && !problem.epilogue.is_none() {
+            true => tune_cuda::PICKED_NAME,
+            false => &self.place.default,
         }
     }
 
@@ -332,7 +349,7 @@ impl Tuning<'_> {
         let mut todo: Vec<usize> = (0..self.asked.len()).filter(|i| open(&self.asked[*i])).collect();
         if todo.is_empty() && table.device.flops <= 1.0 && !self.asked.is_empty() {
             // A run that ended before it said what the machine can do.
-            let default = self.place.default.clone();
+            let default = self.default_of(&self.asked[0].problem).to_string();
             self.measured(0, Some(&default), 3)?;
         }
         // By their size, most first, as far as is known before anything ran.
@@ -346,20 +363,26 @@ impl Tuning<'_> {
                 left += 1;
                 continue;
             }
-            let default = self.place.default.clone();
-            let (times, _) = self.measured(index, Some(&default), 3)?;
-            looks.push((index, times.first().map_or(f64::NAN, |timed| timed.seconds)));
+            let default = self.default_of(&self.asked[index].problem).to_string();
+            let (times, why) = self.measured(index, Some(&default), 3)?;
+            if times.is_empty() {
+                let (p, why) = (self.asked[index].problem.product, why.first().map_or("", |(_, why)| why));
+                self.say(&format!("{} x {} x {}: {default} does not take it {why}", p.m, p.n, p.k));
+            }
+            looks.push((index, times.first().map(|timed| timed.seconds)));
             progress.inc(1);
         }
         progress.finish_and_clear();
         let [flops, bytes] = self.limits;
-        let stake = |(index, seconds): (usize, f64)| {
+        let stake = |(index, seconds): (usize, Option<f64>)| {
             let asked = &self.asked[index];
             let least = (asked.problem.flops() as f64 / flops).max(asked.problem.bytes() as f64 / bytes);
             let count = asked.count as f64;
+            // Of what the default does not take nothing is known: it comes last.
+            let seconds = seconds.unwrap_or(least);
             Stake { index, now: seconds * count, gain: (seconds - least).max(0.0) * count }
         };
-        let mut all: Vec<Stake> = looks.into_iter().filter(|(_, seconds)| seconds.is_finite()).map(stake).collect();
+        let mut all: Vec<Stake> = looks.into_iter().map(stake).collect();
         all.sort_by(|x, y| y.gain.total_cmp(&x.gain));
         Ok((all, left))
     }
@@ -382,7 +405,8 @@ impl Tuning<'_> {
         for asked in &self.asked {
             let Some(row) = table.row(&asked.problem.tuned_key()) else { continue };
             let Some(best) = row.best() else { continue };
-            let default = row.times.iter().find(|t| t.runner.candidate == self.place.default && !t.runner.packed);
+            let default = self.default_of(&asked.problem);
+            let default = row.times.iter().find(|t| t.runner.candidate == default && !t.runner.packed);
             let (p, count) = (asked.problem.product, asked.count as f64);
             let seconds = |s: f64| Cell::shown(s, report::seconds(s));
             let mut cells: Vec<Cell> = vec![asked.name.as_str().into(), asked.problem.letters().into()];

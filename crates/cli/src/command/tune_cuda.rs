@@ -1,7 +1,7 @@
 //! What `gemwright tune` measures on a GPU: kernels of ours that the cost model ranks first, and cuBLASLt's proposals.
 
 use super::doctor_cuda::{compile_all, gpu, missing};
-use super::tune_worker::{Done, Measures, Task, timed};
+use super::tune_worker::{Done, Measures, Stage, Task, timed};
 use crate::error::Error;
 use gemwright_core::{Catalog, Runner, Timed};
 use gemwright_cuda::{Device, Tools, compiler_version};
@@ -50,23 +50,29 @@ impl Measures for OnCuda {
         self.vendor.iter().map(|lt| (lt.name().to_string(), lt.origin())).collect()
     }
 
-    fn measure(&mut self, task: &Task, told: &mut dyn FnMut(&str)) -> Result<Done, Error> {
+    fn measure(&mut self, task: &Task, told: &mut dyn FnMut(Stage)) -> Result<Done, Error> {
         let OnCuda { device, queue, tools, vendor, bytes } = self;
         let entrants = if task.only.as_deref() == Some(PICKED_NAME) { Entrants::Named(&PICKED) } else { OWN };
         let problem = task.problem;
         let kernels = entrants.of(&problem, device).into_iter();
         let wanted = kernels.filter(|kernel| task.wants(&format!("own.{kernel}")));
-        told("the compiler");
+        told(Stage::compiling());
         compile_all(&wanted.map(|kernel| Case { kernel, problem }).collect::<Vec<_>>(), device);
         let field = Field { device, queue, tools, vendor: vendor.as_ref(), entrants, table: None };
-        let always = vendor.as_ref().map_or(PICKED_NAME, |lt| lt.name());
-        let tried = try_all(&problem, &field, &|name| task.wants(name), always, task.rounds, told)
+        // The library has no epilogues; then the default is the kernel that the cost model picks.
+        let library = vendor.as_ref().filter(|_| problem.epilogue.is_none()).map(|lt| lt.name().to_string());
+        let picked = entrants.of(&problem, device).first().map(|kernel| format!("own.{kernel}"));
+        let always = library.clone().or_else(|| picked.clone()).unwrap_or_default();
+        let mut tell = |candidate: Option<&str>| match candidate {
+            Some(name) => told(Stage::Candidate(name.into())),
+            None => told(Stage::together()),
+        };
+        let tried = try_all(&problem, &field, &|name| task.wants(name), &always, task.rounds, &mut tell)
             .map_err(|e| Error::Failed(e.to_string()))?;
         let runner = |name: &str| Runner { candidate: name.into(), packed: false, split: false };
         let mut times: Vec<_> = tried.times.iter().filter_map(|times| timed(runner(&times.name), times)).collect();
-        if vendor.is_none() && task.only.is_none() {
+        if library.is_none() && task.only.is_none() {
             // The default, under its name too.
-            let picked = entrants.of(&problem, device).first().map(|kernel| format!("own.{kernel}"));
             let known = times.iter().find(|timed| Some(&timed.runner.candidate) == picked.as_ref());
             times.extend(known.map(|known| Timed { runner: runner(PICKED_NAME), ..known.clone() }));
         }

@@ -1,18 +1,21 @@
 //! The process that measures, as the tuner sees it: begun when there is something to do, and again after it fell.
 
 use super::bench::{DeviceArg, settings};
-use super::tune_worker::{Done, Said, Task};
+use super::tune_worker::{Done, Said, Stage, Task};
 use crate::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// What a task came to, or who brought the process down.
+/// What a task came to, or what was going on when the process fell.
 pub enum Outcome {
     Done(Done),
-    Fell { who: String, why: String },
+    Fell { at: Stage, why: String },
 }
+
+/// So many times as long may take what is nobody's fault.
+const LONGER: u32 = 10;
 
 pub struct Worker {
     device: DeviceArg,
@@ -75,29 +78,36 @@ impl Worker {
             Some(process) => process,
             None => Process::start(self.device, self.threads)?,
         };
-        let mut at_work = String::new();
+        let mut going_on: Option<Stage> = None;
         // A pipe that is closed shows in what is said, or not said any more.
         let _ = writeln!(process.tasks, "{}", task.line()).and_then(|()| process.tasks.flush());
         loop {
-            match process.said.recv_timeout(self.patience) {
+            let patience = match going_on {
+                Some(Stage::Candidate(_)) => self.patience,
+                _ => self.patience * LONGER,
+            };
+            match process.said.recv_timeout(patience) {
                 Ok(Said::Here(versions)) => self.versions = versions,
-                Ok(Said::Begins(name)) => at_work = name,
+                Ok(Said::Begins(stage)) => going_on = Some(stage),
                 Ok(Said::Done(done)) => {
                     self.process = Some(process);
                     return Ok(Outcome::Done(done));
                 }
-                Err(_) if at_work.is_empty() => {
-                    return Err(Error::Failed(
-                        "the process that measures ended before it began: see gemwright doctor".into(),
-                    ));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    let why = format!("said nothing for {} s", self.patience.as_secs());
-                    return Ok(Outcome::Fell { who: at_work, why });
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let ended = process.child.wait().map_or("ended".into(), |status| status.to_string());
-                    return Ok(Outcome::Fell { who: at_work, why: format!("brought its process down ({ended})") });
+                ended => {
+                    let why = match ended {
+                        Ok(Said::Failed(why)) => format!("failed: {why}"),
+                        Err(RecvTimeoutError::Timeout) => format!("said nothing for {} s", patience.as_secs()),
+                        _ => {
+                            let ended = process.child.wait().map_or("ended".into(), |status| status.to_string());
+                            format!("brought its process down ({ended})")
+                        }
+                    };
+                    return match going_on {
+                        Some(at) => Ok(Outcome::Fell { at, why }),
+                        None => Err(Error::Failed(format!(
+                            "the process that measures ended before it began ({why}): see gemwright doctor"
+                        ))),
+                    };
                 }
             }
         }

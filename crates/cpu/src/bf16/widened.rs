@@ -35,8 +35,13 @@ pub fn gemm_widened<S: Tiles<T = f32> + Widen, U: Finish<Sum = f32>>(
         return;
     }
     scratch.with_beside(|scratch, beside| {
-        let (of_a, of_chunk, of_sums) = (m * k, CHUNK.min(n) * k, m * n);
-        beside.reserve((of_a + of_chunk + of_sums) * size_of::<f32>());
+        // Operands whose rows are one may be larger than memory.
+        let bytes = || {
+            let (of_a, of_chunk, of_sums) = (m.checked_mul(k)?, CHUNK.min(n).checked_mul(k)?, m.checked_mul(n)?);
+            of_a.checked_add(of_chunk)?.checked_add(of_sums)?.checked_mul(size_of::<f32>())
+        };
+        beside.reserve(bytes().expect("sizes that fit the address space"));
+        let (of_a, of_chunk) = (m * k, CHUNK.min(n) * k);
         let space = Space::<f32>::of(beside);
         // SAFETY: as much was reserved.
         let [chunk, sums] = unsafe { [space.part(of_a), space.part(of_a + of_chunk)] };

@@ -7,6 +7,7 @@ use crate::candidate::{Candidate, Plan};
 use crate::contract::{Contract, Refusal};
 use crate::dispatch::Dispatcher;
 use crate::problem::Problem;
+use gemwright_core::Way;
 use gemwright_cuda::Device;
 use std::sync::Arc;
 
@@ -29,7 +30,13 @@ impl Tabled {
 
     /// Who is to multiply, as the table has it.
     pub fn who(&self, problem: &Problem) -> String {
-        self.dispatcher.choose(problem).runner.candidate.clone()
+        let answer = self.dispatcher.choose(problem);
+        let name = &answer.runner.candidate;
+        // What a proposal is depends on the problem: of another one's nothing is known.
+        match name.split_once('.') {
+            Some((library, _)) if library != "own" && answer.way != Way::Exact => library.into(),
+            _ => name.clone(),
+        }
     }
 
     fn named(&self, name: &str, problem: &Problem) -> Option<Result<Box<dyn Plan>, Refusal>> {

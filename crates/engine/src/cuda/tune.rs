@@ -25,7 +25,8 @@ const NEAR: f64 = 1.1;
 const FINALISTS: usize = 8;
 
 /// Tries the field's candidates that `wanted` names on a problem. `told` hears of each before it runs, since it may be the
-/// last that is heard. The first of `always` is measured with the fastest however slow it looks.
+/// last that is heard, and of nobody before several are measured together. `always` is measured with the fastest however
+/// slow it looks.
 ///
 /// # Errors
 /// What went wrong outside of any one candidate; after a fault on the GPU nothing more can be run by this process.
@@ -35,7 +36,7 @@ pub fn try_all(
     wanted: &dyn Fn(&str) -> bool,
     always: &str,
     rounds: usize,
-    told: &mut dyn FnMut(&str),
+    told: &mut dyn FnMut(Option<&str>),
 ) -> Result<Tried, CudaError> {
     let mut all: Vec<Box<dyn Candidate>> = Vec::new();
     for kernel in field.entrants.of(problem, field.device) {
@@ -47,13 +48,16 @@ pub fn try_all(
     let mut tried = Tried::default();
     let mut looks: Vec<(&dyn Candidate, Times)> = Vec::new();
     for candidate in all.iter().map(|candidate| &**candidate) {
-        told(candidate.name());
+        told(Some(candidate.name()));
         match check_candidate(candidate, problem, field.queue, field.tools)? {
             Verdict::Wrong(why) => tried.dropped.push((candidate.name().into(), why)),
             Verdict::Refused(_) => {}
             Verdict::Right(_) => {
                 let mut looked = measure(problem, &[candidate], field.queue, field.tools, &[LOOK])?.remove(0);
-                tried.dropped.append(&mut looked.left_out);
+                if let Some((_, why)) = looked.left_out.pop() {
+                    // After a fault nothing of this process runs any more: the next one would seem to be at fault.
+                    return Err(CudaError::Refused(why));
+                }
                 looks.extend(looked.times.pop().map(|times| (candidate, times)));
             }
         }
@@ -64,11 +68,16 @@ pub fn try_all(
     let (near, rest) = looks.split_at(near);
     let mut finalists: Vec<&dyn Candidate> = near.iter().map(|(candidate, _)| *candidate).collect();
     finalists.extend(rest.iter().map(|(candidate, _)| *candidate).find(|candidate| candidate.name() == always));
+    told(None);
     let method = Method { rounds, ..Method::BURST };
     let mut measured = measure(problem, &finalists, field.queue, field.tools, &[method])?.remove(0);
     tried.dropped.append(&mut measured.left_out);
     let measured_again = |name: &str| finalists.iter().any(|candidate| candidate.name() == name);
     tried.times = measured.times;
-    tried.times.extend(rest.iter().filter(|(c, _)| !measured_again(c.name())).map(|(_, times)| times.clone()));
+    // Looks are short: none is believed to be faster than what was measured.
+    let slowest = tried.times.iter().map(|times| times.quantile(0.5)).fold(0.0, f64::max);
+    for (_, look) in rest.iter().filter(|(candidate, _)| !measured_again(candidate.name())) {
+        tried.times.push(Times { values: look.values.iter().map(|x| x.max(slowest)).collect(), ..look.clone() });
+    }
     Ok(tried)
 }

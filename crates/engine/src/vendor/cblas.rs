@@ -431,6 +431,10 @@ impl Plan for PackedPlan {
         &self.problem
     }
 
+    fn holds_weights(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, _queue: &dyn Queue) -> usize {
         0
     }

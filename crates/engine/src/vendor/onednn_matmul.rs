@@ -301,6 +301,10 @@ impl Plan for MatmulPlan {
         &self.problem
     }
 
+    fn holds_weights(&self) -> bool {
+        !self.packed.is_empty()
+    }
+
     fn workspace(&self, _queue: &dyn Queue) -> usize {
         0
     }
