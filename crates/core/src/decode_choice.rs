@@ -1,92 +1,46 @@
-//! Kernels for a few rows of x: how a block is made, and which one a product gets.
+//! Kernels for a few rows of x: how weights are streamed, and which one a product gets.
 
 use crate::Product;
+use crate::decode_direct::DirectChoice;
+use crate::decode_ring::RingChoice;
 use crate::kernel_cost::KernelChip;
 use std::fmt;
 
-/// Of memory's rate, by loads of 64 bytes of each of eight rows.
-const MEMORY: f64 = 0.968;
-/// Seconds until what was asked for is there.
-const LATENCY: f64 = 0.578e-6;
-/// How suddenly one limit gives way to the other.
-const SHARPNESS: f64 = 2.65;
-/// Seconds before and after everything, of adding up for each warp and group, for each block of a cluster, and of a walk
-/// over tiles.
-const LAUNCH: f64 = 2.03e-6;
-const SUMS: f64 = 0.0321e-6;
-const SPLIT: f64 = 0.324e-6;
-const PERSISTENT: f64 = 0.2e-6;
+/// Where both kinds are predicted to be as fast, rings were faster.
+const CLOSE: f64 = 1.03;
 
 /// How weights are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DecodeChoice {
-    /// Groups of 16 rows of the weight that a block has at a time.
-    pub groups: u32,
-    /// Warps of a block, which share K.
-    pub warps: u32,
-    /// Pieces of K, of 64 bytes of a row, that a warp has on the way.
-    pub ahead: u32,
-    /// Blocks of a cluster that share K.
-    pub split: u32,
-    /// As many blocks as run at once, each with several tiles; otherwise one a tile.
-    pub persistent: bool,
+pub enum DecodeChoice {
+    /// Straight into registers.
+    Direct(DirectChoice),
+    /// Through rings in shared memory.
+    Ring(RingChoice),
 }
 
 impl DecodeChoice {
     /// Rows of x at most.
     pub const ROWS: u64 = 16;
 
-    /// All of them, of 69 that were measured: for each product one of these is within a percent of the best.
+    #[allow(missing_docs)]
     pub fn all() -> impl Iterator<Item = DecodeChoice> {
-        let kinds = [
-            (1, 4, 4, 1, false),
-            (1, 8, 4, 1, false),
-            (1, 8, 4, 1, true),
-            (1, 8, 4, 2, false),
-            (1, 8, 2, 1, true),
-            (1, 8, 2, 4, false),
-            (1, 16, 2, 1, false),
-            (2, 4, 4, 1, true),
-        ];
-        let choice =
-            |(groups, warps, ahead, split, persistent)| DecodeChoice { groups, warps, ahead, split, persistent };
-        kinds.into_iter().map(choice)
+        DirectChoice::all().map(DecodeChoice::Direct).chain(RingChoice::all().map(DecodeChoice::Ring))
     }
 
-    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 1932 timings on an H200.
+    /// What it will take, where a multiprocessor runs so many blocks at once.
     pub fn seconds(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
-        let Product { batch, n, k, .. } = *product;
-        let [groups, warps, ahead, split] = [self.groups, self.warps, self.ahead, self.split].map(f64::from);
-        let (n, k, batch) = (n as f64, (k as f64).max(1.0), batch as f64);
-        let (tiles, at_once) = self.tiles(product, blocks, chip);
-        // Warps that K leaves without a piece in the last turn.
-        let turn = warps * ahead * 32.0 * split;
-        let idle = (k / turn).ceil() * turn / k;
-        let weights = batch * n * k * 2.0 * idle;
-        // Memory's own pace, or what is on the way each time it takes to come, whichever is less.
-        let pace = |running: f64| {
-            let (most, by_latency) = (MEMORY * chip.memory * chip.clock, running * turn * groups * 32.0 / LATENCY);
-            (most.powf(-SHARPNESS) + by_latency.powf(-SHARPNESS)).powf(-1.0 / SHARPNESS)
-        };
-        // Blocks that do not fill the chip have less on the way.
-        let waves = tiles / at_once;
-        let (whole, rest) = (waves.floor(), waves.fract());
-        let last = if rest > 0.0 { weights * rest / waves / pace((rest * at_once).max(1.0)) } else { 0.0 };
-        let streamed = weights * whole / waves / pace(at_once) + last;
-        let sums = SUMS * warps * groups + if self.split > 1 { SPLIT * split } else { 0.0 };
-        LAUNCH + streamed + sums + if self.persistent { PERSISTENT } else { 0.0 }
+        match self {
+            DecodeChoice::Direct(choice) => CLOSE * choice.seconds(product, blocks, chip),
+            DecodeChoice::Ring(choice) => choice.seconds(product, chip),
+        }
     }
 
-    /// Rounds in which the chip's blocks each have a tile.
+    /// Rounds in which every block has something to work on.
     pub fn waves(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
-        let (tiles, at_once) = self.tiles(product, blocks, chip);
-        (tiles / at_once).ceil()
-    }
-
-    /// Tiles, and how many are worked on at once.
-    fn tiles(&self, product: &Product, blocks: u64, chip: &KernelChip) -> (f64, f64) {
-        let tiles = product.batch * product.n.div_ceil(16 * u64::from(self.groups));
-        ((tiles as f64).max(1.0), (chip.units * blocks / u64::from(self.split)).max(1) as f64)
+        match self {
+            DecodeChoice::Direct(choice) => choice.waves(product, blocks, chip),
+            DecodeChoice::Ring(choice) => choice.waves(product, chip),
+        }
     }
 
     /// From a name such as `decode-16x8a4s2`.
@@ -97,12 +51,9 @@ impl DecodeChoice {
 
 impl fmt::Display for DecodeChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DecodeChoice { groups, warps, ahead, split, persistent } = self;
-        write!(f, "decode-{}x{warps}a{ahead}", groups * 16)?;
-        match (split, persistent) {
-            (1, true) => f.write_str("p"),
-            (1, false) => Ok(()),
-            _ => write!(f, "s{split}"),
+        match self {
+            DecodeChoice::Direct(choice) => choice.fmt(f),
+            DecodeChoice::Ring(choice) => choice.fmt(f),
         }
     }
 }
@@ -117,21 +68,35 @@ mod tests {
             assert_eq!(DecodeChoice::named(&choice.to_string()), Some(choice));
         }
         assert_eq!(DecodeChoice::named("decode-16x8a3"), None);
+        assert_eq!(DecodeChoice::named("ring-8x3c256"), None);
     }
 
     /// Times of an H200 in microseconds.
     #[test]
     fn predictions_are_near_what_was_measured() {
         let chip = KernelChip::hopper(132);
-        for (name, blocks, (n, k), us) in [
-            ("decode-16x8a4", 2, (4096, 4096), 10.76),
-            ("decode-16x4a4", 5, (8192, 1024), 6.14),
-            ("decode-16x8a4s2", 2, (1280, 8192), 8.14),
-            ("decode-32x4a4p", 3, (22_016, 4096), 46.41),
+        for (name, blocks, (m, n, k), us) in [
+            ("decode-16x8a4", 2, (1, 4096, 4096), 10.73),
+            ("decode-16x4a4", 5, (1, 8192, 1024), 5.99),
+            ("decode-32x4a4p", 3, (1, 22_016, 4096), 44.38),
+            ("ring-8x4c256", 1, (1, 4096, 4096), 9.99),
+            ("ring-8x8c256", 1, (8, 4096, 4096), 10.14),
+            ("ring-8x4c512", 1, (8, 22_016, 4096), 43.81),
         ] {
-            let product = Product { batch: 1, m: 1, n, k };
+            let product = Product { batch: 1, m, n, k };
             let seconds = DecodeChoice::named(name).unwrap().seconds(&product, blocks, &chip);
             assert!((seconds * 1e6 / us - 1.0).abs() < 0.08, "{name}: {seconds:e} for {us}");
         }
+    }
+
+    /// Of both kinds the better one is picked where they differ most.
+    #[test]
+    fn long_rows_go_through_rings_and_short_ones_do_not() {
+        let chip = KernelChip::hopper(132);
+        let best = |name: &str, blocks: u64, (n, k): (u64, u64)| {
+            DecodeChoice::named(name).unwrap().seconds(&Product { batch: 1, m: 8, n, k }, blocks, &chip)
+        };
+        assert!(best("ring-8x8c256", 1, (4096, 4096)) < best("decode-16x8a4", 2, (4096, 4096)));
+        assert!(best("ring-8x8c256", 1, (32_768, 512)) > best("decode-16x4a4", 5, (32_768, 512)));
     }
 }

@@ -9,6 +9,8 @@ mod call;
 mod chip;
 mod collective;
 mod decode_choice;
+mod decode_direct;
+mod decode_ring;
 mod dims;
 mod dtype;
 mod epilogue;
@@ -33,6 +35,8 @@ pub use call::{Attention, Call, Convolution, Kernel, Op, Operands, Pass, Product
 pub use chip::{Attainable, Catalog, Chip, ChipError, Figure, Memory, Reached, ReachedAligned, Units};
 pub use collective::{Collective, CollectiveKind};
 pub use decode_choice::DecodeChoice;
+pub use decode_direct::DirectChoice;
+pub use decode_ring::RingChoice;
 pub use dims::Dims;
 pub use dtype::DType;
 pub use epilogue::Activation;

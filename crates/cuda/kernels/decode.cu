@@ -18,7 +18,7 @@
 //   K_TAIL      K is no multiple of the elements in 16 bytes
 //   OPERAND_F16 operands are f16 (otherwise bf16)
 //   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
-#include "ptx.cuh"
+#include "few_rows.cuh"
 
 constexpr int THREADS = WARPS * 32;
 constexpr int ROWS = 16 * GROUPS;                          // of w in a tile
@@ -26,28 +26,13 @@ constexpr int OUT_ROWS = GATED ? ROWS / 2 : ROWS;          // columns of the res
 constexpr int COLS = 8 * TOKENS;
 constexpr int PER = 8;                                     // k of a lane in a piece
 constexpr int PIECE = 4 * PER;
-// The epilogue takes sums one by one here.
-constexpr int MSUB = 1, OUT_BN = 8, COLUMNS = 8, ROW_STEP = 16;
-#define ALONG 1
-#define STAGED 0
-#include "epilogue.cuh"
 static_assert(!GATED || GROUPS % 2 == 0, "both weights have as many rows in a tile");
-
-struct Params {
-    const char* w;
-    i64 w_row, w_batch;                                    // bytes
-    const char* x;
-    i64 x_row, x_batch;                                    // bytes
-    Ends ends;
-    int k, tiles, all;                                     // tiles of a matrix, and of all matrices of the batch
-    int constant;                                          // no kernel writes w
-};
 
 // ---- sixteen bytes ---------------------------------------------------------------------------------------------
 struct Sixteen { u32 x[4]; };
 __device__ __forceinline__ Sixteen stream(const char* from) {      // read once: nothing of it stays in the first cache
     Sixteen v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3]) : "l"(from));
     return v;
 }
@@ -87,16 +72,6 @@ template <bool SHIFTED> struct Line {
     }
 };
 struct Got { Sixteen first, next; };                       // the next ones only where rows are shifted
-
-// ---- tensor cores ----------------------------------------------------------------------------------------------
-__device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-#if OPERAND_F16
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#endif
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 // ---- what a warp has on the way --------------------------------------------------------------------------------
 struct Ring {
@@ -172,24 +147,6 @@ struct Ring {
         }
     }
 };
-
-// ---- a sum on its way out --------------------------------------------------------------------------------------
-__device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_unused]] float other, int m, int n, int z) {
-    if (m >= p.ends.m || n >= p.ends.n) return;
-    const Nearby parts(p.ends, m, n, z);
-    const Beside row = parts.of_row(0), column = parts.of_column(0);
-    Beside own[2] = {};
-    parts.of_two(0, 0, own);
-    if (ALPHA) other *= p.ends.alpha;
-    float x = before_activation(p.ends, sum, row, column, own[0]), unused = 0.f;
-#if KEEP
-    put(p.ends, p.ends.keep, x, m, n, z);
-    if (GATED) put(p.ends, p.ends.keep.from(p.ends.second), other, m, n, z);
-#endif
-    activate(x, unused);
-    if (GATED) x *= other;
-    put(p.ends, p.ends.out, after_activation(x, row, column, own[0]), m, n, z);
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #if SPLIT > 1

@@ -2,26 +2,38 @@
 
 use crate::config::{End, PartWay};
 use crate::driver::{Device, Kernel, Stream};
-use crate::ends::{Ends, EndsOf, Operands};
+use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
 use crate::loaded::Loaded;
 use crate::nvrtc::{Compiled, compile};
-use gemwright_core::{Activation, DType, DecodeChoice, Product};
+use crate::tensor_map::{Swizzle, TensorBox};
+use cudarc::driver::sys;
+use gemwright_core::{Activation, DType, DecodeChoice, DirectChoice, Product, RingChoice};
 use std::sync::Arc;
 
-const TEXT: &str = include_str!("../kernels/decode.cu");
-const HEADERS: [(&str, &str); 2] =
-    [("ptx.cuh", include_str!("../kernels/ptx.cuh")), ("epilogue.cuh", include_str!("../kernels/epilogue.cuh"))];
+const DIRECT: &str = include_str!("../kernels/decode.cu");
+const RING: &str = include_str!("../kernels/ring.cu");
+const HEADERS: [(&str, &str); 3] = [
+    ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
+    ("epilogue.cuh", include_str!("../kernels/epilogue.cuh")),
+    ("few_rows.cuh", include_str!("../kernels/few_rows.cuh")),
+];
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65_536;
+/// Bytes of shared memory that a block of compute capability 9.0 may have.
+const SHARED: u32 = 227 << 10;
+/// Slots of a ring: more only keep x and each other waiting.
+const SLOTS: u64 = 2;
+/// Bytes of all rings of a block where they are filled while the kernel before this one ends, as far as there is room.
+const EARLY_RINGS: u64 = 128 << 10;
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct DecodeConfig {
     pub choice: DecodeChoice,
-    /// Groups of 8 rows of x: 1 or 2.
-    pub tokens: u32,
+    /// Rows of x that there is room for: 2, 4, 8 or 16.
+    pub x_rows: u32,
     /// Of x and the weight.
     pub dtype: DType,
     pub out_dtype: DType,
@@ -46,7 +58,7 @@ impl DecodeConfig {
     pub fn new(choice: DecodeChoice) -> DecodeConfig {
         DecodeConfig {
             choice,
-            tokens: 1,
+            x_rows: 8,
             dtype: DType::Bf16,
             out_dtype: DType::Bf16,
             shifted: [false; 2],
@@ -60,58 +72,126 @@ impl DecodeConfig {
         }
     }
 
+    /// Bytes of shared memory that a block with so many slots in its rings needs for rows of x of that length.
+    fn ring_bytes(&self, choice: &RingChoice, slots: u64, k: u64) -> u64 {
+        let chunks = k.div_ceil(choice.chunk.into());
+        let weights = if self.gated { 2 } else { 1 };
+        let rows_of_sums = u64::from(self.x_rows.max(8));
+        let warps = u64::from(choice.warps);
+        let sums = if choice.share > 1 { 2 * weights * warps * rows_of_sums * RingChoice::ROWS * 4 } else { 0 };
+        let slots = warps * slots;
+        let x = chunks * u64::from(self.x_rows * choice.chunk) * 2;
+        slots * u64::from(choice.slot_bytes()) + x + sums + 8 * (slots + chunks)
+    }
+
+    /// Why it cannot have a product.
+    pub fn refuses(&self, product: &Product) -> Option<&'static str> {
+        let Product { batch, k, .. } = *product;
+        match self.choice {
+            DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
+                Some("more pieces on the way than there are registers")
+            }
+            DecodeChoice::Direct(_) => None,
+            DecodeChoice::Ring(_) if batch != 1 => Some("rings take one matrix"),
+            DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % 64 != 0 => {
+                Some("rings take rows of whole 128 bytes")
+            }
+            DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, k) > SHARED.into() => {
+                Some("x is too large for shared memory")
+            }
+            DecodeChoice::Ring(_) => None,
+        }
+    }
+
     /// Groups of 16 rows of the weight in a tile: of two weights as many each.
-    fn groups(&self) -> u32 {
-        if self.gated { self.choice.groups.max(2) } else { self.choice.groups }
+    fn groups(&self, choice: &DirectChoice) -> u32 {
+        if self.gated { choice.groups.max(2) } else { choice.groups }
     }
 
     /// Columns of the result in a tile.
     fn columns(&self) -> u64 {
-        u64::from(16 * self.groups() / if self.gated { 2 } else { 1 })
+        match self.choice {
+            DecodeChoice::Direct(choice) => u64::from(16 * self.groups(&choice) / if self.gated { 2 } else { 1 }),
+            DecodeChoice::Ring(_) => RingChoice::ROWS,
+        }
+    }
+
+    /// Groups of 8 rows of x.
+    fn tokens(&self) -> u32 {
+        self.x_rows.div_ceil(8)
     }
 
     fn threads(&self) -> u32 {
-        32 * self.choice.warps
+        match self.choice {
+            DecodeChoice::Direct(DirectChoice { warps, .. }) | DecodeChoice::Ring(RingChoice { warps, .. }) => {
+                32 * warps
+            }
+        }
     }
 
-    /// Blocks that a multiprocessor runs at once, by the registers of what is on the way and some for the rest.
+    /// Bytes of shared memory that are asked for at the launch.
+    fn shared(&self) -> u32 {
+        match self.choice {
+            DecodeChoice::Direct(_) => 0,
+            DecodeChoice::Ring(_) => SHARED,
+        }
+    }
+
+    /// Blocks that a multiprocessor runs at once.
     pub fn blocks(&self) -> u32 {
+        match self.choice {
+            DecodeChoice::Direct(choice) => self.direct_blocks(&choice),
+            DecodeChoice::Ring(_) => 1,
+        }
+    }
+
+    /// By the registers of what is on the way and some for the rest.
+    fn direct_blocks(&self, choice: &DirectChoice) -> u32 {
         let times = |shifted: bool| if shifted { 2 } else { 1 };
-        let w = 8 * self.groups() * times(self.shifted[1]);
-        let x = 4 * self.tokens * times(self.shifted[0]);
-        let sums = 4 * self.groups() * self.tokens;
-        let rows = 6 * self.groups() + 3 * self.tokens;
-        let registers = (w + x) * self.choice.ahead + sums + rows + 34;
+        let groups = self.groups(choice);
+        let w = 8 * groups * times(self.shifted[1]);
+        let x = 4 * self.tokens() * times(self.shifted[0]);
+        let sums = 4 * groups * self.tokens();
+        let rows = 6 * groups + 3 * self.tokens();
+        let registers = (w + x) * choice.ahead + sums + rows + 34;
         (REGISTERS / (self.threads() * registers)).clamp(1, 2048 / self.threads())
     }
 
-    /// More on the way than a thread has registers for.
-    pub fn fits(&self) -> bool {
+    fn direct_fits(&self, choice: &DirectChoice) -> bool {
+        let groups = self.groups(choice);
         let per_group = 8 * if self.shifted[1] { 2 } else { 1 };
         let per_token = 4 * if self.shifted[0] { 2 } else { 1 };
-        let ring = (per_group * self.groups() + per_token * self.tokens) * self.choice.ahead;
+        let ring = (per_group * groups + per_token * self.tokens()) * choice.ahead;
         let most = (REGISTERS / self.threads()).min(255);
         // Partial sums have 48 KB.
-        let shared = self.choice.warps * self.groups() * 16 * self.tokens * 8 * 4;
-        ring + 8 * self.groups() + 48 <= most && shared <= 48 << 10
+        let shared = choice.warps * groups * 16 * self.tokens() * 8 * 4;
+        ring + 8 * groups + 48 <= most && shared <= 48 << 10
     }
 
     /// Compiles the kernel for an architecture such as `sm_90a`, or takes it from the disk unless it is wanted `anew`.
     pub fn compile(&self, architecture: &str, anew: bool) -> Result<Compiled, CudaError> {
         let flag = u32::from;
-        let all = [
-            ("TOKENS", self.tokens),
-            ("GROUPS", self.groups()),
-            ("WARPS", self.choice.warps),
-            ("SPLIT", self.choice.split),
-            ("AHEAD", self.choice.ahead),
-            ("BLOCKS", self.blocks()),
-            ("X_SHIFTED", flag(self.shifted[0])),
-            ("W_SHIFTED", flag(self.shifted[1])),
-            ("K_TAIL", flag(self.tail)),
-            ("OPERAND_F16", flag(self.dtype == DType::F16)),
-            ("GATED", flag(self.gated)),
-        ];
+        let all =
+            [("BLOCKS", self.blocks()), ("OPERAND_F16", flag(self.dtype == DType::F16)), ("GATED", flag(self.gated))];
+        let (text, own) = match self.choice {
+            DecodeChoice::Direct(choice) => {
+                let own = vec![
+                    ("TOKENS", self.tokens()),
+                    ("GROUPS", self.groups(&choice)),
+                    ("WARPS", choice.warps),
+                    ("SPLIT", choice.split),
+                    ("AHEAD", choice.ahead),
+                    ("X_SHIFTED", flag(self.shifted[0])),
+                    ("W_SHIFTED", flag(self.shifted[1])),
+                    ("K_TAIL", flag(self.tail)),
+                ];
+                (DIRECT, own)
+            }
+            DecodeChoice::Ring(RingChoice { warps, share, chunk }) => {
+                let own = [("X_ROWS", self.x_rows), ("WARPS", warps), ("SHARE", share), ("CHUNK", chunk)];
+                (RING, own.to_vec())
+            }
+        };
         let end = End {
             out_dtype: self.out_dtype,
             add: self.add,
@@ -120,9 +200,9 @@ impl DecodeConfig {
             parts: self.parts,
             kept: self.kept,
         };
-        let all = all.into_iter().chain(end.defines());
+        let all = all.into_iter().chain(own).chain(end.defines());
         let defines: Vec<_> = all.map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        compile(TEXT, &HEADERS, architecture, &defines, anew)
+        compile(text, &HEADERS, architecture, &defines, anew)
     }
 }
 
@@ -143,6 +223,15 @@ struct Params {
     constant: i32,
 }
 
+/// `RingParams` of kernels/ring.cu.
+#[repr(C)]
+struct RingParams {
+    w: sys::CUtensorMap,
+    x: sys::CUtensorMap,
+    all: Params,
+    slots: i32,
+}
+
 /// A kernel and a product of a certain shape.
 #[derive(Debug, Clone)]
 pub struct Decode {
@@ -158,7 +247,7 @@ fn kernel(device: &Arc<Device>, config: &DecodeConfig) -> Result<Arc<Kernel>, Cu
     static LOADED: Loaded<DecodeConfig> = Loaded::new();
     LOADED.kernel(device, config, || {
         let cubin = config.compile(&device.architecture(), false)?.cubin;
-        Kernel::load(device, &cubin, "decode", 0)
+        Kernel::load(device, &cubin, "decode", config.shared())
     })
 }
 
@@ -167,11 +256,15 @@ impl Decode {
     pub fn new(device: &Arc<Device>, config: DecodeConfig, product: Product) -> Result<Decode, CudaError> {
         device.has_mma()?;
         let refused = |why: &str| Err(CudaError::Refused(why.into()));
-        if !config.fits() {
-            return refused("more pieces on the way than there are registers");
+        if let Some(why) = config.refuses(&product) {
+            return refused(why);
         }
-        if config.choice.split > 1 && device.properties.capability.0 < 9 {
-            return refused("clusters of blocks need a GPU of compute capability 9");
+        let (split, persistent) = match config.choice {
+            DecodeChoice::Direct(choice) => (choice.split, choice.persistent),
+            DecodeChoice::Ring(_) => (1, true),
+        };
+        if device.properties.capability.0 < 9 && (split > 1 || matches!(config.choice, DecodeChoice::Ring(_))) {
+            return refused("rings and clusters of blocks need a GPU of compute capability 9");
         }
         let tiles = product.n.div_ceil(config.columns());
         let all = tiles.checked_mul(product.batch);
@@ -179,8 +272,8 @@ impl Decode {
             return refused("more tiles than a kernel can count");
         };
         let at_once = u64::from(device.properties.multiprocessors * config.blocks());
-        let blocks = if config.choice.persistent { all.min(at_once) } else { all };
-        let grid = blocks as u32 * config.choice.split;
+        let blocks = if persistent { all.min(at_once) } else { all };
+        let grid = blocks as u32 * split;
         Ok(Decode { config, product, kernel: kernel(device, &config)?, tiles, grid })
     }
 
@@ -227,10 +320,57 @@ impl Decode {
             k: k as i32,
             tiles: self.tiles as i32,
             all: (self.tiles * batch) as i32,
-            constant: constant.into(),
+            // Where nothing is left to wait for, x comes first.
+            constant: (constant && early).into(),
         };
-        // SAFETY: the kernel takes these parameters; the rest is the caller's.
-        unsafe { self.kernel.launch(stream, self.grid, config.threads(), &params, early) }
+        match config.choice {
+            // SAFETY: the kernel takes these parameters; the rest is the caller's.
+            DecodeChoice::Direct(_) => unsafe {
+                self.kernel.launch(stream, self.grid, config.threads(), &params, early)
+            },
+            // SAFETY: the caller's.
+            DecodeChoice::Ring(choice) => unsafe { self.launch_ring(stream, choice, params, operands, early) },
+        }
+    }
+
+    /// # Safety
+    /// As for `launch`.
+    unsafe fn launch_ring(
+        &self,
+        stream: &Stream,
+        choice: RingChoice,
+        all: Params,
+        operands: &Operands,
+        early: bool,
+    ) -> Result<(), CudaError> {
+        let (config, Product { m, n, k, .. }) = (&self.config, self.product);
+        let boxes = |matrix: Matrix, rows: u64, box_rows: u32| {
+            let boxes = TensorBox {
+                dtype: config.dtype,
+                address: matrix.address,
+                cols: 64,
+                rows,
+                batch: k / 64,
+                row: matrix.row as u64,
+                next: 64,
+                box_cols: 64,
+                box_rows,
+                box_batch: choice.chunk / 64,
+                swizzle: Swizzle::B128,
+            };
+            boxes.encode()
+        };
+        let weights = if config.gated { 2 * n } else { n };
+        let w = boxes(operands.b.transposed(), weights, RingChoice::ROWS as u32)?;
+        let x = boxes(operands.a, m, config.x_rows)?;
+        let bytes = |slots: u64| config.ring_bytes(&choice, slots, k);
+        let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
+        let most = if all.constant == 0 { SLOTS } else { early_slots };
+        let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
+        let params = RingParams { w, x, all, slots: slots as i32 };
+        let sizes = (self.grid, config.threads(), bytes(slots) as u32);
+        // SAFETY: the kernel takes these parameters and has as much shared memory as it uses; the rest is the caller's.
+        unsafe { self.kernel.launch_with(stream, sizes, &params, early) }
     }
 }
 

@@ -442,6 +442,11 @@ impl Kernel {
         unsafe {
             check("cuModuleGetFunction", sys::cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
             check("cuFuncSetAttribute", sys::cuFuncSetAttribute(function, attribute, shared as i32))?;
+            if shared > 48 << 10 {
+                // Kernels that follow each other find the same division of the cache, whatever each of them needs.
+                let all = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+                check("cuFuncSetAttribute", sys::cuFuncSetAttribute(function, all, 100))?;
+            }
         }
         kernel.function = function;
         Ok(kernel)
@@ -461,6 +466,21 @@ impl Kernel {
         parameter: &P,
         early: bool,
     ) -> Result<(), CudaError> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_with(stream, (grid, block, self.shared), parameter, early) }
+    }
+
+    /// The same with less shared memory than it was loaded for.
+    ///
+    /// # Safety
+    /// As for `launch`; the kernel gets by with so many bytes.
+    pub unsafe fn launch_with<P>(
+        &self,
+        stream: &Stream,
+        (grid, block, shared): (u32, u32, u32),
+        parameter: &P,
+        early: bool,
+    ) -> Result<(), CudaError> {
         self.device.current()?;
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -474,7 +494,7 @@ impl Kernel {
             blockDimX: block,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: self.shared,
+            sharedMemBytes: shared,
             hStream: stream.raw,
             attrs: &mut attribute,
             numAttrs: u32::from(early),

@@ -260,7 +260,8 @@ fn result(
     let swizzle = swizzle.filter(|_| (matrix.col == 1 || cols == 1) && matrix.row >= 0 && matrix.batch >= 0);
     let swizzle = swizzle.ok_or_else(|| CudaError::Refused("the result does not lie row by row".into()))?;
     let (row, next) = (matrix.row as u64, matrix.batch as u64);
-    TensorBox { dtype, address: matrix.address, cols, rows, batch, row, next, box_cols, box_rows, swizzle }.encode()
+    let address = matrix.address;
+    TensorBox { dtype, address, cols, rows, batch, row, next, box_cols, box_rows, box_batch: 1, swizzle }.encode()
 }
 
 /// An operand \[rows, K\] whose k is contiguous, or whose rows are (`mn`).
@@ -291,6 +292,7 @@ fn operand(
         next: matrix.batch as u64,
         box_cols: BLOCK_K as u32,
         box_rows,
+        box_batch: 1,
         swizzle: Swizzle::B128,
     }
     .encode()

@@ -2,7 +2,7 @@
 //! no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
 //! configuration, not one in many.
 
-use gemwright_core::{Activation, DType, DecodeChoice, KernelTile, Schedule};
+use gemwright_core::{Activation, DType, DecodeChoice, KernelTile, Product, Schedule};
 use gemwright_cuda::{
     Compiled, Config, CudaError, DecodeConfig, Gate, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
     compile_bias_grad, compile_pad, compiler_version,
@@ -138,19 +138,22 @@ fn the_gradient_of_a_bias_compiles() {
 /// Every way of streaming weights, plain and with everything that may be asked of it.
 fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
     let mut all = Vec::new();
+    let product = Product { batch: 1, m: 1, n: 64, k: 512 };
     for choice in DecodeChoice::all() {
         let plain = DecodeConfig::new(choice);
         let parts = [PartWay::None, PartWay::PerColumn, PartWay::None, PartWay::PerElement];
         let kinds = [
             plain,
-            DecodeConfig { tokens: 2, dtype: DType::F16, out_dtype: DType::F32, add: true, ..plain },
+            DecodeConfig { x_rows: 16, dtype: DType::F16, out_dtype: DType::F32, add: true, ..plain },
             DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
             DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },
             DecodeConfig { shifted: [true, true], tail: true, ..plain },
-            DecodeConfig { shifted: [false, true], tokens: 2, ..plain },
+            DecodeConfig { shifted: [false, true], x_rows: 16, ..plain },
         ];
-        all.extend(kinds.into_iter().filter(DecodeConfig::fits).map(|config| ("sm_90a", config)));
-        if choice.split == 1 {
+        all.extend(
+            kinds.into_iter().filter(|config| config.refuses(&product).is_none()).map(|config| ("sm_90a", config)),
+        );
+        if matches!(choice, DecodeChoice::Direct(direct) if direct.split == 1) {
             all.push(("sm_80", plain));
         }
     }

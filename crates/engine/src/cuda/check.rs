@@ -188,15 +188,18 @@ pub fn cases() -> Vec<Case> {
         }
     }
     for choice in DecodeChoice::all() {
-        for (m, n, k) in [(1, 72, 4096), (8, 1000, 1000), (13, 40, 2056), (3, 4097, 72)] {
+        let few = [(1, 72, 4096), (8, 1000, 1000), (13, 40, 2056), (3, 4097, 72)];
+        for (m, n, k) in few.into_iter().chain([(8, 3001, 1024), (13, 40, 2112), (3, 4097, 192)]) {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
     }
     let some = [
         "decode-16x8a4p",
-        "decode-16x8a2s4",
+        "decode-16x8a4s2",
         "decode-32x4a4p",
-        "decode-16x16a2",
+        "ring-8x2c256",
+        "ring-8x1c256",
+        "ring-8x8c512",
         "128x256-persistent",
         "128x128p-persistent",
         "128x176-stream-k",

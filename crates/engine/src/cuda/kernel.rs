@@ -25,10 +25,13 @@ pub enum Kernel {
     Mma(MmaTile),
 }
 
+/// The name of the one that is picked.
+const PICKED: &str = "picked";
+
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kernel::Picked => f.write_str("picked"),
+            Kernel::Picked => f.write_str(PICKED),
             Kernel::Hopper(choice) => choice.fmt(f),
             Kernel::Decode(choice) => choice.fmt(f),
             Kernel::Mma(tile) => tile.fmt(f),
@@ -63,8 +66,11 @@ impl Kernel {
         KernelChoice::all().map(Kernel::Hopper).chain(few).chain(MmaTile::ALL.into_iter().map(Kernel::Mma))
     }
 
-    /// From a name such as `128x256-persistent`, `decode-16x8a4s2` or `mma-64x64`.
+    /// From a name such as `128x256-persistent`, `decode-16x8a4s2`, `ring-8x4c256`, `mma-64x64` or `picked`.
     pub fn named(name: &str) -> Option<Kernel> {
+        if name == PICKED {
+            return Some(Kernel::Picked);
+        }
         let hopper = || KernelChoice::named(name).map(Kernel::Hopper);
         let decode = || DecodeChoice::named(name).map(Kernel::Decode);
         hopper().or_else(decode).or_else(|| MmaTile::named(name).map(Kernel::Mma))

@@ -42,7 +42,7 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         base < 16 || (lines > 1 && step % per != 0) || (p.batch > 1 && layout.batch % per != 0)
     };
     let config = DecodeConfig {
-        tokens: if p.m <= 8 { 1 } else { 2 },
+        x_rows: (p.m.max(2) as u32).next_power_of_two(),
         dtype: problem.dtype,
         out_dtype: problem.out_dtype,
         shifted: [
@@ -58,8 +58,8 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         scaled: problem.alpha != 1.0,
         ..DecodeConfig::new(choice)
     };
-    if !config.fits() {
-        return Err(Refusal::Library("more pieces on the way than there are registers".into()));
+    if let Some(why) = config.refuses(&p) {
+        return Err(Refusal::Library(why.into()));
     }
     Ok(config)
 }

@@ -1,0 +1,167 @@
+// Y[m][n] = epilogue(sum over k of X(m,k) * W(n,k)) for a few rows of x, on sm_90: weights [n, k] go through rings in shared
+// memory, which TMA fills without a thread or a register waiting for them; x lies beside them, whole.
+//
+// A warp has a ring of its own and works on 8 rows of w at a time, the columns of mma.sync; rows of x are its rows. SHARE
+// warps divide the chunks of K of the same 8 rows among them; their sums meet in shared memory in a fixed order. As soon as
+// a warp has read a slot it asks for what comes there next, of its next rows as well: between rows nothing runs dry.
+// Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
+//
+// Set by the host (src/decode.rs):
+//   X_ROWS      rows of x that there is room for: 2, 4, 8 or 16
+//   WARPS       of a block
+//   SHARE       warps that work on the same rows of w
+//   CHUNK       k of a slot
+//   BLOCKS      of a multiprocessor
+//   OPERAND_F16 operands are f16 (otherwise bf16)
+//   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
+#include "few_rows.cuh"
+
+constexpr int THREADS = WARPS * 32, SETS = WARPS / SHARE;
+constexpr int ROWS = 8;                                    // of w at a time
+constexpr int WEIGHTS = GATED ? 2 : 1;
+constexpr int STEP = 32;                                   // k of four fragments
+constexpr int SLOT = ROWS * CHUNK * 2;                    // [64 k][row][64 k of 128 bytes, swizzled]
+constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
+constexpr int SUMS = 8 * TOKENS * ROWS;
+constexpr int X_CHUNK = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
+static_assert(SLOT % 1024 == 0 && X_CHUNK % 1024 == 0, "the swizzle repeats after 1024 bytes");
+static_assert(CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
+
+__device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+}
+
+struct RingParams {
+    TensorMap w, x;                                        // boxes of 64 k, ROWS or X_ROWS rows, CHUNK / 64 times
+    Params all;
+    int slots;                                             // of a ring
+};
+
+// A place in the warp's work: rows of w, one weight of a gate or the other, a chunk of K.
+struct Place {
+    int unit, weight, chunk;
+    __device__ __forceinline__ void next(int rank, int chunks, int units) {
+        if ((chunk += SHARE) < chunks) return;
+        chunk = rank;
+        if (++weight < WEIGHTS) return;
+        weight = 0;
+        unit += units;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+decode(const __grid_constant__ RingParams params) {
+    extern __shared__ __align__(1024) char shared[];
+    const Params& p = params.all;
+    const int slots = params.slots;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, set = warp / SHARE, rank = warp % SHARE;
+    const int chunks = (p.k + CHUNK - 1) / CHUNK, step = gridDim.x * SETS;
+    const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, parts = x_at + chunks * X_CHUNK;
+    const u32 bars = parts + (SHARE > 1 ? 2 * WEIGHTS * WARPS * SUMS * 4 : 0), x_bars = bars + WARPS * slots * 8;
+    const u32 ring = rings + warp * slots * SLOT, mine = bars + warp * slots * 8;
+
+    // A warp's ring and the chunks of x that it brings are its own: nobody has to wait for others before he begins.
+    if (lane == 0) {
+        map_prefetch(&params.w), map_prefetch(&params.x);
+        for (int s = 0; s < slots; ++s) bar_init(mine + 8 * s, 1);
+        for (int c = warp; c < chunks; c += WARPS) bar_init(x_bars + 8 * c, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    const bool any = rank < chunks;                        // K may leave a warp without a chunk
+    Place ahead = {(int)blockIdx.x + (int)gridDim.x * set, 0, rank};
+    auto ask = [&](int slot) {
+        if (!any || ahead.unit >= p.all) return;
+        const u32 bar = mine + 8 * slot;
+        if (lane == 0) {
+            bar_expect(bar, SLOT);                         // what lies outside of w comes as zeros
+            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), ahead.chunk * (CHUNK / 64));
+        }
+        ahead.next(rank, chunks, step);
+    };
+    // From here on x may be read, and the result written. Warps bring the chunks of x in turns.
+    auto bring_x = [&] {
+        after_previous_kernel();
+        next_kernel_may_start();                           // not before: it would not wait for the one before this one
+        for (int c = warp; lane == 0 && c < chunks; c += WARPS) {
+            bar_expect(x_bars + 8 * c, X_CHUNK);
+            tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, c * (CHUNK / 64));
+        }
+    };
+    if (p.constant) {
+        for (int s = 0; s < slots; ++s) ask(s);
+        bring_x();
+    } else {                                               // memory begins with w, which is further away than x
+        after_previous_kernel();
+        ask(0);
+        bring_x();
+        for (int s = 1; s < slots; ++s) ask(s);
+    }
+    __syncthreads();                                       // everyone sees the barriers of x
+
+    u32 phase = 0;
+    int slot = 0, turn = 0;
+    // Where a lane finds its row of a fragment: 16 bytes change places by the row of 128 bytes that they are in.
+    const u32 w_lane = lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
+    const u32 x_row = min(lane % 8, X_ROWS - 1), x_lane = x_row * 128 + (lane / 8 ^ x_row) * 16;
+    bool x_is_here = false;
+    for (int unit = blockIdx.x + gridDim.x * set; unit < p.all; unit += step, turn ^= 1) {
+        const int n0 = unit * ROWS;
+        float sums[WEIGHTS][4];
+#pragma unroll
+        for (int weight = 0; weight < WEIGHTS; ++weight) {
+            float two[2][4] = {};                          // two, lest each product waits for the one before
+            for (int chunk = rank; chunk < chunks; chunk += SHARE) {
+                const int k0 = chunk * CHUNK;
+                const u32 w_from = ring + slot * SLOT, x_from = x_at + chunk * X_CHUNK;
+                if (!x_is_here) bar_wait(x_bars + 8 * chunk, 0);
+                bar_wait(mine + 8 * slot, phase);
+                auto one = [&](int k) {
+                    u32 w[4], x[4], y[4] = {};
+                    fragments(w, w_from + k / 64 * 1024 + (w_lane ^ k % 64 * 2));
+                    const u32 x_k = x_from + k / 64 * (X_ROWS * 128) + (x_lane ^ (k / 64 * X_ROWS % 8 * 16 ^ k % 64 * 2));
+                    fragments(x, x_k);
+                    if (TOKENS > 1) fragments(y, x_k + 8 * 128);
+                    mma(two[0], x[0], y[0], x[1], y[1], w[0], w[1]);
+                    mma(two[1], x[2], y[2], x[3], y[3], w[2], w[3]);
+                };
+                if (k0 + CHUNK <= p.k) {
+#pragma unroll
+                    for (int k = 0; k < CHUNK; k += STEP) one(k);
+                } else {
+                    for (int k = 0; k < p.k - k0; k += STEP) one(k);
+                }
+                __syncwarp();                              // all lanes have what they read
+                ask(slot);
+                if (++slot == slots) slot = 0, phase ^= 1;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) sums[weight][i] = two[0][i] + two[1][i];
+        }
+        x_is_here = true;
+        // A lane's sums are of rows lane/4 and lane/4 + 8 of x and of columns 2(lane%4) and the next.
+#if SHARE == 1
+#pragma unroll
+        for (int i = 0; i < 2 * TOKENS; ++i)
+            finish_one(p, sums[0][i], sums[WEIGHTS - 1][i], lane / 4 + i / 2 * 8, n0 + lane % 4 * 2 + i % 2, 0);
+#else
+        // Who is a row of w ahead writes into the other half, and nobody is two ahead: one barrier is enough.
+        float* const of_set = (float*)(shared + (parts - rings)) + (turn * SETS + set) * WEIGHTS * SHARE * SUMS;   // [weight][rank][row of x][row of w]
+#pragma unroll
+        for (int weight = 0; weight < WEIGHTS; ++weight)
+#pragma unroll
+            for (int i = 0; i < 2 * TOKENS; ++i)
+                of_set[(weight * SHARE + rank) * SUMS + (lane / 4 + i / 2 * 8) * ROWS + lane % 4 * 2 + i % 2] = sums[weight][i];
+        named_sync(1 + set, SHARE * 32);
+        for (int i = rank * 32 + lane; i < min(SUMS, p.ends.m * ROWS); i += SHARE * 32) {
+            float sum[WEIGHTS] = {};
+#pragma unroll
+            for (int weight = 0; weight < WEIGHTS; ++weight)
+#pragma unroll
+                for (int r = 0; r < SHARE; ++r) sum[weight] += of_set[(weight * SHARE + r) * SUMS + i];
+            finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, n0 + i % ROWS, 0);
+        }
+#endif
+    }
+}
