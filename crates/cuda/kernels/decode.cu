@@ -228,12 +228,7 @@ decode(const __grid_constant__ Params p) {
         auto of_all = [&](int i) {                         // the blocks' sums, in their order
             float sum = 0.f;
 #pragma unroll
-            for (u32 block = 0; block < SPLIT; ++block) {
-                float x;
-                asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.f32 %0, [a]; }"
-                             : "=f"(x) : "r"(mine + 4 * i), "r"(block) : "memory");
-                sum += x;
-            }
+            for (u32 block = 0; block < SPLIT; ++block) sum += float_of_block(mine + 4 * i, block);
             return sum;
         };
         for (int i = rank * THREADS + threadIdx.x; i < COLS * OUT_ROWS; i += SPLIT * THREADS) {

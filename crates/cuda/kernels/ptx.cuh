@@ -119,6 +119,12 @@ __device__ __forceinline__ f4 load_past_l1(const f4* p) {
     asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p) : "memory");
     return v;
 }
+__device__ __forceinline__ float float_of_block(u32 addr, u32 block) {
+    float v;
+    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.f32 %0, [a]; }"
+                 : "=f"(v) : "r"(addr), "r"(block) : "memory");
+    return v;
+}
 __device__ __forceinline__ f4 load_of_block(u32 addr, u32 block) {          // shared memory of a block of the cluster
     f4 v;
     asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a]; }"

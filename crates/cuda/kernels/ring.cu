@@ -4,12 +4,14 @@
 // A warp has a ring of its own and works on 8 rows of w at a time, the columns of mma.sync; rows of x are its rows. SHARE
 // warps divide the chunks of K of the same 8 rows among them; their sums meet in shared memory in a fixed order. As soon as
 // a warp has read a slot it asks for what comes there next, of its next rows as well: between rows nothing runs dry.
+// Where x is too long for one block, SPLIT blocks of a cluster have a part of K each; in the end their sums are added.
 // Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
 //
 // Set by the host (src/decode.rs):
 //   X_ROWS      rows of x that there is room for: 2, 4, 8 or 16
 //   WARPS       of a block
 //   SHARE       warps that work on the same rows of w
+//   SPLIT       blocks of a cluster that share K
 //   CHUNK       k of a slot
 //   BLOCKS      of a multiprocessor
 //   OPERAND_F16 operands are f16 (otherwise bf16)
@@ -36,6 +38,7 @@ struct RingParams {
     TensorMap w, x;                                        // boxes of 64 k, ROWS or X_ROWS rows, CHUNK / 64 times
     Params all;
     int slots;                                             // of a ring
+    int units;                                             // at most, of a block, each of ROWS rows of w
 };
 
 // A place in the warp's work: rows of w, one weight of a gate or the other, a chunk of K.
@@ -51,13 +54,20 @@ struct Place {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+#if SPLIT > 1
+__cluster_dims__(SPLIT, 1, 1)
+#endif
 decode(const __grid_constant__ RingParams params) {
     extern __shared__ __align__(1024) char shared[];
     const Params& p = params.all;
     const int slots = params.slots;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, set = warp / SHARE, rank = warp % SHARE;
-    const int chunks = (p.k + CHUNK - 1) / CHUNK, step = gridDim.x * SETS;
-    const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, parts = x_at + chunks * X_CHUNK;
+    const int part = blockIdx.x % SPLIT, first = blockIdx.x / SPLIT, blocks = gridDim.x / SPLIT, step = blocks * SETS;
+    // Of K the block has `chunks` from this one on.
+    const int all_chunks = (p.k + CHUNK - 1) / CHUNK, most = (all_chunks + SPLIT - 1) / SPLIT, from = part * most;
+    const int chunks = min(most, all_chunks - from);
+    const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, kept = x_at + most * X_CHUNK;
+    const u32 parts = kept + (SPLIT > 1 ? params.units * WEIGHTS * SUMS * 4 : 0);
     const u32 bars = parts + (SHARE > 1 ? 2 * WEIGHTS * WARPS * SUMS * 4 : 0), x_bars = bars + WARPS * slots * 8;
     const u32 ring = rings + warp * slots * SLOT, mine = bars + warp * slots * 8;
 
@@ -70,13 +80,13 @@ decode(const __grid_constant__ RingParams params) {
     }
     __syncwarp();
     const bool any = rank < chunks;                        // K may leave a warp without a chunk
-    Place ahead = {(int)blockIdx.x + (int)gridDim.x * set, 0, rank};
+    Place ahead = {first + blocks * set, 0, rank};
     auto ask = [&](int slot) {
         if (!any || ahead.unit >= p.all) return;
         const u32 bar = mine + 8 * slot;
         if (lane == 0) {
             bar_expect(bar, SLOT);                         // what lies outside of w comes as zeros
-            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), ahead.chunk * (CHUNK / 64));
+            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), (from + ahead.chunk) * (CHUNK / 64));
         }
         ahead.next(rank, chunks, step);
     };
@@ -86,7 +96,7 @@ decode(const __grid_constant__ RingParams params) {
         next_kernel_may_start();                           // not before: it would not wait for the one before this one
         for (int c = warp; lane == 0 && c < chunks; c += WARPS) {
             bar_expect(x_bars + 8 * c, X_CHUNK);
-            tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, c * (CHUNK / 64));
+            tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, (from + c) * (CHUNK / 64));
         }
     };
     if (p.constant) {
@@ -106,14 +116,21 @@ decode(const __grid_constant__ RingParams params) {
     const u32 w_lane = lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
     const u32 x_row = min(lane % 8, X_ROWS - 1), x_lane = x_row * 128 + (lane / 8 ^ x_row) * 16;
     bool x_is_here = false;
-    for (int unit = blockIdx.x + gridDim.x * set; unit < p.all; unit += step, turn ^= 1) {
-        const int n0 = unit * ROWS;
+    // Sum i of the block, [row of x][row of w].
+    auto done = [&](int unit, int i, const float (&sum)[WEIGHTS]) {
+        if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, unit * ROWS + i % ROWS, 0);
+        else
+#pragma unroll
+            for (int weight = 0; weight < WEIGHTS; ++weight)
+                ((float*)(shared + (kept - rings)))[(unit / blocks * WEIGHTS + weight) * SUMS + i] = sum[weight];
+    };
+    for (int unit = first + blocks * set; unit < p.all; unit += step, turn ^= 1) {
         float sums[WEIGHTS][4];
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight) {
             float two[2][4] = {};                          // two, lest each product waits for the one before
             for (int chunk = rank; chunk < chunks; chunk += SHARE) {
-                const int k0 = chunk * CHUNK;
+                const int k0 = (from + chunk) * CHUNK;
                 const u32 w_from = ring + slot * SLOT, x_from = x_at + chunk * X_CHUNK;
                 if (!x_is_here) bar_wait(x_bars + 8 * chunk, 0);
                 bar_wait(mine + 8 * slot, phase);
@@ -143,8 +160,12 @@ decode(const __grid_constant__ RingParams params) {
         // A lane's sums are of rows lane/4 and lane/4 + 8 of x and of columns 2(lane%4) and the next.
 #if SHARE == 1
 #pragma unroll
-        for (int i = 0; i < 2 * TOKENS; ++i)
-            finish_one(p, sums[0][i], sums[WEIGHTS - 1][i], lane / 4 + i / 2 * 8, n0 + lane % 4 * 2 + i % 2, 0);
+        for (int i = 0; i < 2 * TOKENS; ++i) {
+            float sum[WEIGHTS];
+#pragma unroll
+            for (int weight = 0; weight < WEIGHTS; ++weight) sum[weight] = sums[weight][i];
+            done(unit, (lane / 4 + i / 2 * 8) * ROWS + lane % 4 * 2 + i % 2, sum);
+        }
 #else
         // Who is a row of w ahead writes into the other half, and nobody is two ahead: one barrier is enough.
         float* const of_set = (float*)(shared + (parts - rings)) + (turn * SETS + set) * WEIGHTS * SHARE * SUMS;   // [weight][rank][row of x][row of w]
@@ -160,8 +181,22 @@ decode(const __grid_constant__ RingParams params) {
             for (int weight = 0; weight < WEIGHTS; ++weight)
 #pragma unroll
                 for (int r = 0; r < SHARE; ++r) sum[weight] += of_set[(weight * SHARE + r) * SUMS + i];
-            finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, n0 + i % ROWS, 0);
+            done(unit, i, sum);
         }
 #endif
     }
+#if SPLIT > 1
+    cluster_sync();
+    const int sums = p.ends.m * ROWS, units = (p.all - first + blocks - 1) / blocks;
+    for (int i = part * THREADS + threadIdx.x; i < units * sums; i += SPLIT * THREADS) {
+        const int unit = i / sums, at = i - unit * sums;
+        float sum[WEIGHTS] = {};
+#pragma unroll
+        for (int weight = 0; weight < WEIGHTS; ++weight)
+#pragma unroll
+            for (int block = 0; block < SPLIT; ++block) sum[weight] += float_of_block(kept + ((unit * WEIGHTS + weight) * SUMS + at) * 4, block);
+        finish_one(p, sum[0], sum[WEIGHTS - 1], at / ROWS, (first + blocks * unit) * ROWS + at % ROWS, 0);
+    }
+    cluster_sync();                                        // nobody leaves while others read
+#endif
 }

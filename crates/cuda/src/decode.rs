@@ -22,6 +22,8 @@ const HEADERS: [(&str, &str); 3] = [
 const REGISTERS: u32 = 65_536;
 /// Bytes of shared memory that a block of compute capability 9.0 may have.
 const SHARED: u32 = 227 << 10;
+/// Multiprocessors that a GPU has at least; with fewer a block may have more to keep than it has room for.
+const FEWEST: u64 = 64;
 /// Slots of a ring: more only keep x and each other waiting.
 const SLOTS: u64 = 2;
 /// Bytes of all rings of a block where they are filled while the kernel before this one ends, as far as there is room.
@@ -72,21 +74,24 @@ impl DecodeConfig {
         }
     }
 
-    /// Bytes of shared memory that a block with so many slots in its rings needs for rows of x of that length.
-    fn ring_bytes(&self, choice: &RingChoice, slots: u64, k: u64) -> u64 {
-        let chunks = k.div_ceil(choice.chunk.into());
+    /// Bytes of shared memory that a block needs with so many slots in its rings and so many times 8 rows of the weight.
+    fn ring_bytes(&self, choice: &RingChoice, slots: u64, units: u64, k: u64) -> u64 {
+        let chunks = k.div_ceil(choice.chunk.into()).div_ceil(choice.split.into());
         let weights = if self.gated { 2 } else { 1 };
-        let rows_of_sums = u64::from(self.x_rows.max(8));
+        // Sums of 8 rows of the weight.
+        let unit = weights * u64::from(self.x_rows.max(8)) * RingChoice::ROWS * 4;
         let warps = u64::from(choice.warps);
-        let sums = if choice.share > 1 { 2 * weights * warps * rows_of_sums * RingChoice::ROWS * 4 } else { 0 };
+        let sums = if choice.share > 1 { 2 * warps * unit } else { 0 };
+        let kept = if choice.split > 1 { units * unit } else { 0 };
         let slots = warps * slots;
         let x = chunks * u64::from(self.x_rows * choice.chunk) * 2;
-        slots * u64::from(choice.slot_bytes()) + x + sums + 8 * (slots + chunks)
+        slots * u64::from(choice.slot_bytes()) + x + kept + sums + 8 * (slots + chunks)
     }
 
     /// Why it cannot have a product.
     pub fn refuses(&self, product: &Product) -> Option<&'static str> {
-        let Product { batch, k, .. } = *product;
+        let Product { batch, n, k, .. } = *product;
+        let most_units = |choice: &RingChoice| n.div_ceil(RingChoice::ROWS).div_ceil(FEWEST / u64::from(choice.split));
         match self.choice {
             DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
                 Some("more pieces on the way than there are registers")
@@ -96,7 +101,7 @@ impl DecodeConfig {
             DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % 64 != 0 => {
                 Some("rings take rows of whole 128 bytes")
             }
-            DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, k) > SHARED.into() => {
+            DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, most_units(&choice), k) > SHARED.into() => {
                 Some("x is too large for shared memory")
             }
             DecodeChoice::Ring(_) => None,
@@ -187,8 +192,9 @@ impl DecodeConfig {
                 ];
                 (DIRECT, own)
             }
-            DecodeChoice::Ring(RingChoice { warps, share, chunk }) => {
-                let own = [("X_ROWS", self.x_rows), ("WARPS", warps), ("SHARE", share), ("CHUNK", chunk)];
+            DecodeChoice::Ring(RingChoice { warps, share, chunk, split }) => {
+                let own =
+                    [("X_ROWS", self.x_rows), ("WARPS", warps), ("SHARE", share), ("CHUNK", chunk), ("SPLIT", split)];
                 (RING, own.to_vec())
             }
         };
@@ -230,6 +236,7 @@ struct RingParams {
     x: sys::CUtensorMap,
     all: Params,
     slots: i32,
+    units: i32,
 }
 
 /// A kernel and a product of a certain shape.
@@ -261,10 +268,13 @@ impl Decode {
         }
         let (split, persistent) = match config.choice {
             DecodeChoice::Direct(choice) => (choice.split, choice.persistent),
-            DecodeChoice::Ring(_) => (1, true),
+            DecodeChoice::Ring(choice) => (choice.split, true),
         };
         if device.properties.capability.0 < 9 && (split > 1 || matches!(config.choice, DecodeChoice::Ring(_))) {
             return refused("rings and clusters of blocks need a GPU of compute capability 9");
+        }
+        if split > 1 && u64::from(device.properties.multiprocessors) < FEWEST {
+            return refused("the GPU has too few multiprocessors");
         }
         let tiles = product.n.div_ceil(config.columns());
         let all = tiles.checked_mul(product.batch);
@@ -272,7 +282,7 @@ impl Decode {
             return refused("more tiles than a kernel can count");
         };
         let at_once = u64::from(device.properties.multiprocessors * config.blocks());
-        let blocks = if persistent { all.min(at_once) } else { all };
+        let blocks = if persistent { all.min(at_once / u64::from(split)) } else { all };
         let grid = blocks as u32 * split;
         Ok(Decode { config, product, kernel: kernel(device, &config)?, tiles, grid })
     }
@@ -344,6 +354,7 @@ impl Decode {
         early: bool,
     ) -> Result<(), CudaError> {
         let (config, Product { m, n, k, .. }) = (&self.config, self.product);
+        let units = self.tiles.div_ceil(u64::from(self.grid / choice.split));
         let boxes = |matrix: Matrix, rows: u64, box_rows: u32| {
             let boxes = TensorBox {
                 dtype: config.dtype,
@@ -363,11 +374,11 @@ impl Decode {
         let weights = if config.gated { 2 * n } else { n };
         let w = boxes(operands.b.transposed(), weights, RingChoice::ROWS as u32)?;
         let x = boxes(operands.a, m, config.x_rows)?;
-        let bytes = |slots: u64| config.ring_bytes(&choice, slots, k);
+        let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
         let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
         let most = if all.constant == 0 { SLOTS } else { early_slots };
         let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
-        let params = RingParams { w, x, all, slots: slots as i32 };
+        let params = RingParams { w, x, all, slots: slots as i32, units: units as i32 };
         let sizes = (self.grid, config.threads(), bytes(slots) as u32);
         // SAFETY: the kernel takes these parameters and has as much shared memory as it uses; the rest is the caller's.
         unsafe { self.kernel.launch_with(stream, sizes, &params, early) }

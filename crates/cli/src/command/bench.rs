@@ -77,6 +77,9 @@ pub struct Args {
     /// On a GPU: each product begins when the one before it has ended; otherwise kernels of ours may begin beside its end
     #[arg(long)]
     pub single: bool,
+    /// On a GPU: also all products in one graph, one after the other, each with weights of its own
+    #[arg(long)]
+    pub chain: bool,
     /// On a GPU: without pauses too, at the power the card may draw
     #[arg(long)]
     pub sustained: bool,
@@ -117,8 +120,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
     }
-    if args.next > 0 || args.sustained || args.single || args.resume || args.schedules || args.table.is_some() {
-        let why = "--next, --schedules, --table, --sustained, --single and --resume go with --device cuda";
+    if args.next > 0
+        || args.sustained
+        || args.single
+        || args.chain
+        || args.resume
+        || args.schedules
+        || args.table.is_some()
+    {
+        let why = "--next, --schedules, --table, --sustained, --single, --chain and --resume go with --device cuda";
         return Err(Error::Usage(why.into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);

@@ -1,6 +1,7 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
 use super::bench::{Args, Asked, bar, problems, title, write_page};
+use super::bench_chain::chained;
 use super::bench_page::{Contest, Run, bench_page};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
@@ -105,12 +106,16 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let origin = vendor.as_ref().map(Candidate::origin);
     let p = &device.properties;
     let read = tools.read_bandwidth(&queue.stream).map_err(|e| missing(&e))?;
-    let all = json!({
+    let mut all = json!({
         "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "cublaslt": origin,
         "device": {"name": p.name, "multiprocessors": p.multiprocessors, "driver": p.driver},
         "single": args.single, "read_bytes_per_second": read,
         "nvidia_smi": smi(), "products": rows,
     });
+    let chain = args.chain.then(|| chained(&asked, &rows, &field, rounds)).transpose()?;
+    if let Some(chain) = &chain {
+        all["chain"] = chain.json();
+    }
     let table = shown(&rows, dtype, chip);
     if let Some(folder) = &args.record {
         let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
@@ -128,6 +133,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     match args.output.format {
         Format::Json => args.output.write(&all.to_string()),
+        Format::Table => {
+            let chain = chain.map_or(String::new(), |chain| format!("\n{}\n", chain.lines()));
+            args.output.write(&(args.output.table(&table) + &chain))
+        }
         _ => args.output.write(&args.output.table(&table)),
     }
 }

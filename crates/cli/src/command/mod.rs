@@ -1,6 +1,7 @@
 //! One file a subcommand.
 
 pub mod bench;
+mod bench_chain;
 mod bench_cuda;
 mod bench_page;
 pub mod chips;

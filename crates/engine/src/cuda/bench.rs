@@ -8,6 +8,7 @@ use crate::candidate::{Candidate, Operand, Operands, Plan, Region};
 use crate::epilogue::Parts;
 use crate::problem::{Layout, Problem};
 use gemwright_cuda::{CudaError, Event, Graph, Memory, Tools};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How it is measured.
@@ -36,7 +37,7 @@ const MOST_SETS: usize = 64;
 const MOST_PRODUCTS: usize = 1500;
 
 /// Operands in turns.
-struct Set {
+pub(super) struct Set {
     a: Memory,
     b: Memory,
     out: Memory,
@@ -67,15 +68,20 @@ pub(super) fn operand(memory: &Memory, first: usize) -> Operand {
     Operand { region: Region { address, bytes: memory.bytes() }, first }
 }
 
-/// Sets of random operands for a problem.
-fn sets(problem: &Problem, queue: &CudaQueue, tools: &Tools, most: usize) -> Result<Vec<Set>, CudaError> {
+/// Sets of random operands for a problem: as many of so many as no cache holds together.
+pub(super) fn sets(
+    problem: &Problem,
+    queue: &CudaQueue,
+    tools: &Tools,
+    many: RangeInclusive<usize>,
+) -> Result<Vec<Set>, CudaError> {
     let p = problem.product;
     let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
     let a = elements(&problem.a, p.batch, p.m, p.k) * bytes;
     let b = elements(&problem.b, p.batch, p.k, problem.weight_cols()) * bytes;
     let kept = problem.epilogue.kept.map(|kept| elements(&kept, p.batch, p.m, problem.weight_cols()) * out_bytes);
     let out = elements(&problem.out, p.batch, p.m, p.n) * out_bytes;
-    let count = BEYOND_CACHE.div_ceil((a + b + out).max(1)).clamp(1, most);
+    let count = BEYOND_CACHE.div_ceil((a + b + out).max(1)).clamp(*many.start(), *many.end());
     let device = queue.stream.device();
     let filled = |bytes: usize, dtype, seed: u64| {
         let memory = Memory::new(device, bytes)?;
@@ -103,7 +109,7 @@ fn sets(problem: &Problem, queue: &CudaQueue, tools: &Tools, most: usize) -> Res
 }
 
 impl Set {
-    fn operands(&self, problem: &Problem) -> Operands {
+    pub(super) fn operands(&self, problem: &Problem) -> Operands {
         let p = problem.product;
         let mut operands = Operands::new(
             operand(&self.a, first(&problem.a, p.batch, p.m, p.k)),
@@ -138,7 +144,7 @@ pub fn measure(
     tools: &Tools,
     methods: &[Method],
 ) -> Result<Vec<Measured>, CudaError> {
-    let sets = sets(problem, queue, tools, MOST_SETS)?;
+    let sets = sets(problem, queue, tools, 1..=MOST_SETS)?;
     let events = [Event::new(queue.stream.device())?, Event::new(queue.stream.device())?];
     let [before, after] = &events;
     let mut all = Vec::new();

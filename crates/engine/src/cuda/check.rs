@@ -189,7 +189,7 @@ pub fn cases() -> Vec<Case> {
     }
     for choice in DecodeChoice::all() {
         let few = [(1, 72, 4096), (8, 1000, 1000), (13, 40, 2056), (3, 4097, 72)];
-        for (m, n, k) in few.into_iter().chain([(8, 3001, 1024), (13, 40, 2112), (3, 4097, 192)]) {
+        for (m, n, k) in few.into_iter().chain([(8, 3001, 1024), (13, 40, 2112), (3, 4097, 192), (16, 520, 8192)]) {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
     }
@@ -200,6 +200,7 @@ pub fn cases() -> Vec<Case> {
         "ring-8x2c256",
         "ring-8x1c256",
         "ring-8x8c512",
+        "ring-8x4c256s2",
         "128x256-persistent",
         "128x128p-persistent",
         "128x176-stream-k",

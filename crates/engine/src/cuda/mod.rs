@@ -1,6 +1,7 @@
 //! Products on an NVIDIA GPU: our kernels and cuBLASLt on one stream, chosen, checked and measured.
 
 pub mod bench;
+pub mod chain;
 mod check;
 mod choose;
 pub mod contest;
