@@ -7,7 +7,7 @@ use crate::kernel_cost::KernelChip;
 use std::fmt;
 
 /// Where both kinds are predicted to be as fast, rings were faster.
-const CLOSE: f64 = 1.03;
+const CLOSE: f64 = 1.02;
 
 /// How weights are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

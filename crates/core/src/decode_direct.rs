@@ -5,17 +5,18 @@ use crate::kernel_cost::KernelChip;
 use std::fmt;
 
 /// Of memory's rate, by loads of 64 bytes of each of eight rows.
-const MEMORY: f64 = 1.0935;
+const MEMORY: f64 = 1.119;
 /// Seconds until what was asked for is there.
-const LATENCY: f64 = 0.80e-6;
+const LATENCY: f64 = 0.756e-6;
 /// How suddenly one limit gives way to the other.
-const SHARPNESS: f64 = 2.07;
+const SHARPNESS: f64 = 2.14;
 /// Seconds before and after everything, of adding up for each warp and group, and for each block of a cluster.
-const LAUNCH: f64 = 1.76e-6;
-const SUMS: f64 = 0.0748e-6;
-const SPLIT: f64 = 0.493e-6;
-/// Seconds for a byte of x.
-const X: f64 = 3.7e-12;
+const LAUNCH: f64 = 1.87e-6;
+const SUMS: f64 = 0.0735e-6;
+const SPLIT: f64 = 0.268e-6;
+/// Seconds for a byte of x, and for one of the result.
+const X: f64 = 6.9e-12;
+const RESULT: f64 = 2.0e-12;
 
 /// How weights are streamed through registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +43,7 @@ impl DirectChoice {
         kinds.into_iter().map(choice)
     }
 
-    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 500 timings on an H200.
+    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 310 timings on an H200.
     pub fn seconds(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
         let Product { batch, m, n, k } = *product;
         let [groups, warps, ahead, split] = [self.groups, self.warps, self.ahead, self.split].map(f64::from);
@@ -63,7 +64,8 @@ impl DirectChoice {
         let last = if rest > 0.0 { weights * rest / waves / pace((rest * at_once).max(1.0)) } else { 0.0 };
         let streamed = weights * whole / waves / pace(at_once) + last;
         let sums = SUMS * warps * groups + if self.split > 1 { SPLIT * split } else { 0.0 };
-        LAUNCH + streamed + sums + m as f64 * k * 2.0 * X
+        let m = m as f64;
+        LAUNCH + streamed + sums + m * k * 2.0 * X + m * n * 2.0 * RESULT
     }
 
     /// Rounds in which the chip's blocks each have a tile.

@@ -6,18 +6,22 @@ use crate::kernel_cost::KernelChip;
 use std::fmt;
 
 /// Seconds before and after everything, and of memory's rate what is reached, with slots of 256 and of 512 elements of K.
-const LAUNCH: [(f64, f64); 2] = [(2.38e-6, 1.097), (2.60e-6, 1.069)];
+const LAUNCH: [(f64, f64); 2] = [(2.38e-6, 1.150), (2.62e-6, 1.103)];
 /// Slots of a ring that are on the way.
 const SLOTS: f64 = 2.0;
-/// Seconds until what was asked for is there, and of reading a byte of it.
-const LATENCY: f64 = 0.725e-6;
-const READING: f64 = 2.03e-11;
+/// Seconds until what was asked for is there.
+const LATENCY: f64 = 0.746e-6;
+/// Elements of K of x that a warp has registers for.
+const KEPT_K: u64 = 512;
 /// How suddenly one limit gives way to the other.
-const SHARPNESS: f64 = 2.46;
+const SHARPNESS: f64 = 2.09;
 /// Seconds of adding up the parts of a cluster.
-const SPLIT: f64 = 0.6e-6;
-/// Seconds for a byte of x, which every multiprocessor gets.
-const X: f64 = 7.1e-12;
+const SPLIT: f64 = 0.93e-6;
+/// Seconds for a byte of x, which every multiprocessor gets, and for one of the result.
+const X: f64 = 7.8e-12;
+const RESULT: f64 = 1.2e-12;
+/// Of the time, where a warp keeps its part of x in registers.
+const KEPT: f64 = 0.993;
 
 /// How weights go through shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,18 +61,28 @@ impl RingChoice {
         RingChoice::ROWS as u32 * self.chunk * 2
     }
 
-    /// What it will take. Fitted to 322 timings on an H200, of 50 products, each launched when the one before had ended.
+    /// What it will take. Fitted to 496 timings on an H200, of 62 products, each launched when the one before had ended.
     pub fn seconds(&self, product: &Product, chip: &KernelChip) -> f64 {
         let (launch, share_of_memory) = if self.chunk <= 256 { LAUNCH[0] } else { LAUNCH[1] };
-        let (k, slot) = (product.k as f64, f64::from(self.slot_bytes()));
-        let memory = product.n as f64 * k * 2.0 / (share_of_memory * chip.memory * chip.clock);
+        let [m, n, k] = [product.m, product.n, product.k].map(|x| x as f64);
+        let memory = n * k * 2.0 / (share_of_memory * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
-        let chunks_each = product.k.div_ceil(self.chunk.into()).div_ceil(self.split.into()).div_ceil(self.share.into());
-        let waits = self.waves(product, chip) * chunks_each as f64 / SLOTS;
-        let rings = waits * (LATENCY + slot * READING);
-        let x = product.m as f64 * k * 2.0 / f64::from(self.split);
-        let launch = launch + if self.split > 1 { SPLIT } else { 0.0 };
-        launch + (memory.powf(SHARPNESS) + rings.powf(SHARPNESS)).powf(1.0 / SHARPNESS) + x * X
+        let chunks = self.chunks_of_warp(product.k);
+        let rings = self.waves(product, chip) * chunks as f64 / SLOTS * LATENCY;
+        let streamed = (memory.powf(SHARPNESS) + rings.powf(SHARPNESS)).powf(1.0 / SHARPNESS);
+        let split = if self.split > 1 { SPLIT } else { 0.0 };
+        let kept = if self.keeps_x(product.k) { KEPT } else { 1.0 };
+        kept * (launch + streamed + split + m * k * 2.0 / f64::from(self.split) * X + m * n * 2.0 * RESULT)
+    }
+
+    /// Chunks of K that a warp has at most.
+    pub fn chunks_of_warp(&self, k: u64) -> u64 {
+        k.div_ceil(self.chunk.into()).div_ceil(self.split.into()).div_ceil(self.share.into())
+    }
+
+    /// A warp has registers for its part of x.
+    pub fn keeps_x(&self, k: u64) -> bool {
+        self.chunks_of_warp(k) * u64::from(self.chunk) <= KEPT_K
     }
 
     /// Rounds in which every set of warps has rows of the weight.

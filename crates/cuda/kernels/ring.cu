@@ -13,6 +13,7 @@
 //   SHARE       warps that work on the same rows of w
 //   SPLIT       blocks of a cluster that share K
 //   CHUNK       k of a slot
+//   X_KEPT      chunks of K that a warp has at most, where it keeps its part of x in registers; 0: it does not
 //   BLOCKS      of a multiprocessor
 //   OPERAND_F16 operands are f16 (otherwise bf16)
 //   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
@@ -21,7 +22,8 @@
 constexpr int THREADS = WARPS * 32, SETS = WARPS / SHARE;
 constexpr int ROWS = 8;                                    // of w at a time
 constexpr int WEIGHTS = GATED ? 2 : 1;
-constexpr int STEP = 32;                                   // k of four fragments
+constexpr int STEPS = CHUNK / 32;                          // of four fragments each
+constexpr int TURNS = X_KEPT ? X_KEPT : 1;
 constexpr int SLOT = ROWS * CHUNK * 2;                    // [64 k][row][64 k of 128 bytes, swizzled]
 constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
 constexpr int SUMS = 8 * TOKENS * ROWS;
@@ -33,6 +35,12 @@ __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
 }
+
+struct Tokens {                                            // 32 k of rows of x
+    u32 rows[TOKENS][4];
+    __device__ __forceinline__ u32 upper(int i) const { return rows[0][i]; }
+    __device__ __forceinline__ u32 lower(int i) const { return TOKENS > 1 ? rows[TOKENS - 1][i] : 0; }
+};
 
 struct RingParams {
     TensorMap w, x;                                        // boxes of 64 k, ROWS or X_ROWS rows, CHUNK / 64 times
@@ -115,7 +123,23 @@ decode(const __grid_constant__ RingParams params) {
     // Where a lane finds its row of a fragment: 16 bytes change places by the row of 128 bytes that they are in.
     const u32 w_lane = lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
     const u32 x_row = min(lane % 8, X_ROWS - 1), x_lane = x_row * 128 + (lane / 8 ^ x_row) * 16;
-    bool x_is_here = false;
+    auto tokens_at = [&](int chunk, int s) {
+        const u32 from = x_at + chunk * X_CHUNK + s / 2 * (X_ROWS * 128) + (x_lane ^ (s / 2 * X_ROWS % 8 * 16 ^ s % 2 * 64));
+        Tokens x;
+#pragma unroll
+        for (int t = 0; t < TOKENS; ++t) fragments(x.rows[t], from + t * 8 * 128);
+        return x;
+    };
+    [[maybe_unused]] Tokens tokens[TURNS][STEPS];
+#pragma unroll
+    for (int c = 0; c < X_KEPT; ++c) {
+        const int chunk = rank + c * SHARE;
+        if (chunk >= chunks) break;
+        bar_wait(x_bars + 8 * chunk, 0);
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) tokens[c][s] = tokens_at(chunk, s);
+    }
+    [[maybe_unused]] bool x_is_here = false;
     // Sum i of the block, [row of x][row of w].
     auto done = [&](int unit, int i, const float (&sum)[WEIGHTS]) {
         if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, unit * ROWS + i % ROWS, 0);
@@ -128,33 +152,29 @@ decode(const __grid_constant__ RingParams params) {
         float sums[WEIGHTS][4];
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight) {
-            float two[2][4] = {};                          // two, lest each product waits for the one before
-            for (int chunk = rank; chunk < chunks; chunk += SHARE) {
-                const int k0 = (from + chunk) * CHUNK;
-                const u32 w_from = ring + slot * SLOT, x_from = x_at + chunk * X_CHUNK;
-                if (!x_is_here) bar_wait(x_bars + 8 * chunk, 0);
+            float four[4][4] = {};                         // four, lest each product waits for the one before
+#pragma unroll X_KEPT ? X_KEPT : 1
+            for (int c = 0; c < (X_KEPT ? X_KEPT : chunks); ++c) {
+                const int chunk = rank + c * SHARE;
+                if (chunk >= chunks) break;
+                const u32 w_from = ring + slot * SLOT;
+                if (!X_KEPT && !x_is_here) bar_wait(x_bars + 8 * chunk, 0);
                 bar_wait(mine + 8 * slot, phase);
-                auto one = [&](int k) {
-                    u32 w[4], x[4], y[4] = {};
-                    fragments(w, w_from + k / 64 * 1024 + (w_lane ^ k % 64 * 2));
-                    const u32 x_k = x_from + k / 64 * (X_ROWS * 128) + (x_lane ^ (k / 64 * X_ROWS % 8 * 16 ^ k % 64 * 2));
-                    fragments(x, x_k);
-                    if (TOKENS > 1) fragments(y, x_k + 8 * 128);
-                    mma(two[0], x[0], y[0], x[1], y[1], w[0], w[1]);
-                    mma(two[1], x[2], y[2], x[3], y[3], w[2], w[3]);
-                };
-                if (k0 + CHUNK <= p.k) {
 #pragma unroll
-                    for (int k = 0; k < CHUNK; k += STEP) one(k);
-                } else {
-                    for (int k = 0; k < p.k - k0; k += STEP) one(k);
+                for (int s = 0; s < STEPS; ++s) {          // behind the end of K both are zeros
+                    u32 w[4];
+                    fragments(w, w_from + s / 2 * 1024 + (w_lane ^ s % 2 * 64));
+                    const Tokens x = X_KEPT ? tokens[c % TURNS][s] : tokens_at(chunk, s);
+#pragma unroll
+                    for (int h = 0; h < 4; h += 2)
+                        mma(four[s % 2 * 2 + h / 2], x.upper(h), x.lower(h), x.upper(h + 1), x.lower(h + 1), w[h], w[h + 1]);
                 }
                 __syncwarp();                              // all lanes have what they read
                 ask(slot);
                 if (++slot == slots) slot = 0, phase ^= 1;
             }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) sums[weight][i] = two[0][i] + two[1][i];
+            for (int i = 0; i < 4; ++i) sums[weight][i] = (four[0][i] + four[1][i]) + (four[2][i] + four[3][i]);
         }
         x_is_here = true;
         // A lane's sums are of rows lane/4 and lane/4 + 8 of x and of columns 2(lane%4) and the next.

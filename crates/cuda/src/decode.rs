@@ -36,6 +36,8 @@ pub struct DecodeConfig {
     pub choice: DecodeChoice,
     /// Rows of x that there is room for: 2, 4, 8 or 16.
     pub x_rows: u32,
+    /// Chunks of K that a warp of a ring's block has at most, where its part of x is kept in registers.
+    pub x_kept: u32,
     /// Of x and the weight.
     pub dtype: DType,
     pub out_dtype: DType,
@@ -61,6 +63,7 @@ impl DecodeConfig {
         DecodeConfig {
             choice,
             x_rows: 8,
+            x_kept: 0,
             dtype: DType::Bf16,
             out_dtype: DType::Bf16,
             shifted: [false; 2],
@@ -72,6 +75,13 @@ impl DecodeConfig {
             kept: false,
             scaled: false,
         }
+    }
+
+    /// For rows of that length.
+    pub fn of_length(self, k: u64) -> DecodeConfig {
+        let DecodeChoice::Ring(choice) = self.choice else { return self };
+        let kept = if choice.keeps_x(k) { choice.chunks_of_warp(k) as u32 } else { 0 };
+        DecodeConfig { x_kept: kept, ..self }
     }
 
     /// Bytes of shared memory that a block needs with so many slots in its rings and so many times 8 rows of the weight.
@@ -193,8 +203,14 @@ impl DecodeConfig {
                 (DIRECT, own)
             }
             DecodeChoice::Ring(RingChoice { warps, share, chunk, split }) => {
-                let own =
-                    [("X_ROWS", self.x_rows), ("WARPS", warps), ("SHARE", share), ("CHUNK", chunk), ("SPLIT", split)];
+                let own = [
+                    ("X_ROWS", self.x_rows),
+                    ("WARPS", warps),
+                    ("SHARE", share),
+                    ("CHUNK", chunk),
+                    ("SPLIT", split),
+                    ("X_KEPT", self.x_kept),
+                ];
                 (RING, own.to_vec())
             }
         };

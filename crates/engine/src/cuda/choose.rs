@@ -51,18 +51,19 @@ fn epilogue_clocks(epilogue: &Epilogue) -> f64 {
     activation * if epilogue.gated { 0.8 } else { 1.0 } + parts.sum::<f64>() + kept
 }
 
-/// Rows for which kernels that stream weights have been measured; they take more.
-const MEASURED_ROWS: u64 = 8;
+/// Up to so many rows kernels that stream weights were the fastest of ours on every product that they take. Through
+/// registers they are not made for more.
+const FEW: u64 = 8;
 
 /// Kernels that stream weights past a few rows, with their predicted seconds, fastest first.
 fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, f64)> {
     let few = few_rows(problem);
-    if few.product.m > MEASURED_ROWS {
-        return Vec::new();
-    }
     let product = Product { n: few.weight_cols(), ..few.product };
     let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
         .filter_map(|choice| {
+            if few.product.m > FEW && matches!(choice, DecodeChoice::Direct(_)) {
+                return None;
+            }
             let config = decode_config(problem, choice).ok()?;
             Some((choice, choice.seconds(&product, config.blocks().into(), chip)))
         })
@@ -78,8 +79,11 @@ pub fn ranked(problem: &Problem, chip: &KernelChip) -> Vec<(Kernel, f64)> {
     }
     let few = few_rows_choices(problem, chip).into_iter().map(|(choice, seconds)| (Kernel::Decode(choice), seconds));
     let rest = choices(problem, chip).into_iter().map(|(choice, seconds)| (Kernel::Hopper(choice), seconds));
-    // Kernels for a few rows were the fastest of ours on every product that they take.
-    few.chain(rest).collect()
+    let mut all: Vec<(Kernel, f64)> = few.chain(rest).collect();
+    if few_rows(problem).product.m > FEW {
+        all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
+    }
+    all
 }
 
 /// The fastest of each schedule by prediction, split-K of any number as one.

@@ -58,6 +58,7 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         scaled: problem.alpha != 1.0,
         ..DecodeConfig::new(choice)
     };
+    let config = config.of_length(p.k);
     if let Some(why) = config.refuses(&p) {
         return Err(Refusal::Library(why.into()));
     }
