@@ -3,10 +3,11 @@
 //! of a block and its weighted values are products of ours; heads that share keys are rows of the same ones.
 
 use crate::backend::Backend;
-use crate::error::{LayerError, sized};
+use crate::error::{LayerError, reaches, sized};
 use gemwright_cpu::{Counter, Element, Number};
 use gemwright_engine::{Multiply, Problem};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// What is attended to: queries \[batch, heads, queries, width\], keys and values \[batch, key heads, keys, width\]; several
@@ -27,6 +28,23 @@ pub struct Attention {
     pub scale: Option<f64>,
 }
 
+/// Where heads lie in a slice: elements from one of the batch to the next, from head to head, from row to row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct HeadSteps {
+    pub batch: usize,
+    pub head: usize,
+    pub row: usize,
+}
+
+impl HeadSteps {
+    /// Of \[batch, heads, rows, width\], one after the other.
+    pub fn plain(heads: usize, rows: usize, width: usize) -> HeadSteps {
+        let head = rows.saturating_mul(width);
+        HeadSteps { batch: heads.saturating_mul(head), head, row: width }
+    }
+}
+
 /// Rows of queries of a block.
 const ROWS: usize = 64;
 /// Keys of a block.
@@ -44,19 +62,43 @@ pub fn attention<T: Number>(
     k: &[T],
     v: &[T],
 ) -> Result<Vec<T>, LayerError> {
-    let Attention { batch, heads, key_heads, queries, keys, width, causal, .. } = *of;
+    let Attention { batch, heads, key_heads, queries, keys, width, .. } = *of;
     let size = |heads: usize, rows: usize| batch.checked_mul(heads)?.checked_mul(rows)?.checked_mul(width);
     sized("the queries", q.len(), size(heads, queries))?;
     sized("the keys", k.len(), size(key_heads, keys))?;
     sized("the values", v.len(), size(key_heads, keys))?;
+    let of_keys = HeadSteps::plain(key_heads, keys, width);
+    attention_view(backend, of, (q, HeadSteps::plain(heads, queries, width)), (k, of_keys), (v, of_keys))
+}
+
+/// The same over views, such as q, k and v side by side in the rows that one product gave.
+///
+/// # Errors
+/// Views that lie outside of their slices, or heads that do not share evenly.
+pub fn attention_view<T: Number>(
+    backend: &Backend,
+    of: &Attention,
+    q: (&[T], HeadSteps),
+    k: (&[T], HeadSteps),
+    v: (&[T], HeadSteps),
+) -> Result<Vec<T>, LayerError> {
+    let Attention { batch, heads, key_heads, queries, keys, width, causal, .. } = *of;
+    let all =
+        [("the queries", &q, heads, queries), ("the keys", &k, key_heads, keys), ("the values", &v, key_heads, keys)];
+    for (what, (slice, steps), heads, rows) in all {
+        reaches(what, slice.len(), &[(batch, steps.batch), (heads, steps.head), (rows, steps.row), (width, 1)])?;
+    }
     if key_heads == 0 || !heads.is_multiple_of(key_heads) {
         return Err(LayerError::Shape(format!("{heads} heads cannot share {key_heads} heads of keys")));
     }
     if causal && keys < queries {
         return Err(LayerError::Shape("causal queries need as many keys at least".into()));
     }
-    if q.is_empty() {
-        return Ok(Vec::new());
+    let elements = [batch, heads, queries, width].into_iter().try_fold(1usize, |all, x| all.checked_mul(x));
+    match elements {
+        Some(0) => return Ok(Vec::new()),
+        Some(_) => {}
+        None => return Err(LayerError::Shape("more elements than can be counted".into())),
     }
     match T::NAME {
         "f64" => attend::<T, f64>(backend, of, q, k, v),
@@ -87,14 +129,15 @@ impl Real for f64 {
 fn attend<T: Number, W: Real>(
     backend: &Backend,
     of: &Attention,
-    q: &[T],
-    k: &[T],
-    v: &[T],
+    q: (&[T], HeadSteps),
+    k: (&[T], HeadSteps),
+    v: (&[T], HeadSteps),
 ) -> Result<Vec<T>, LayerError> {
     // Heads that share keys lie side by side: their queries are rows of one matrix.
-    let rows = of.heads / of.key_heads * of.queries;
-    let (of_rows, of_keys) = (rows * of.width, of.keys * of.width);
-    let mut out = vec![T::from_f64(0.0); q.len()];
+    let sharing = of.heads / of.key_heads;
+    let rows = sharing * of.queries;
+    let of_rows = rows * of.width;
+    let mut out = vec![T::from_f64(0.0); of.batch * of.key_heads * of_rows];
     let shared = of.batch * of.key_heads;
     let blocks = Blocks::<W>::new(backend, of, rows)?;
     let places: Vec<Mutex<&mut [T]>> = out.chunks_mut(of_rows).map(Mutex::new).collect();
@@ -102,8 +145,9 @@ fn attend<T: Number, W: Real>(
     backend.on_threads(&|| {
         while let Some(i) = next.claim() {
             let mut place = places[i].lock().unwrap_or_else(PoisonError::into_inner);
-            let [k, v] = [k, v].map(|x| widened::<T, W>(&x[i * of_keys..][..of_keys]));
-            let q = widened::<T, W>(&q[i * of_rows..][..of_rows]);
+            let (batch, head) = (i / of.key_heads, i % of.key_heads);
+            let [k, v] = [k, v].map(|x| widened::<T, W>(x, batch, head..head + 1, of.keys, of.width));
+            let q = widened::<T, W>(q, batch, head * sharing..(head + 1) * sharing, of.queries, of.width);
             if let Err(why) = blocks.head(&q, &k, &v, &mut place) {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
@@ -116,8 +160,22 @@ fn attend<T: Number, W: Real>(
     }
 }
 
-fn widened<T: Number, W: Number>(x: &[T]) -> Vec<W> {
-    x.iter().map(|x| W::from_f64(x.to_f64())).collect()
+/// Rows of some heads, one after the other.
+fn widened<T: Number, W: Number>(
+    (x, steps): (&[T], HeadSteps),
+    batch: usize,
+    heads: Range<usize>,
+    rows: usize,
+    width: usize,
+) -> Vec<W> {
+    let mut all = Vec::with_capacity(heads.len() * rows * width);
+    for head in heads {
+        for row in 0..rows {
+            let from = batch * steps.batch + head * steps.head + row * steps.row;
+            all.extend(x[from..from + width].iter().map(|x| W::from_f64(x.to_f64())));
+        }
+    }
+    all
 }
 
 /// The products of whole blocks and of those at the edges.

@@ -1,7 +1,7 @@
 //! A convolution over images as a product: patches are gathered for a few rows of the output at a time, never all of them.
 
 use crate::backend::Backend;
-use crate::error::{LayerError, sized};
+use crate::error::{LayerError, reaches, sized};
 use crate::linear::Linear;
 use gemwright_cpu::Number;
 
@@ -13,6 +13,17 @@ pub struct Conv2d<T> {
     stride: [usize; 2],
     padding: [usize; 2],
     product: Linear<T>,
+}
+
+/// Where pixels lie in a slice: elements from image to image, from channel to channel, from row to row and from pixel to
+/// pixel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PixelSteps {
+    pub image: usize,
+    pub channel: usize,
+    pub row: usize,
+    pub col: usize,
 }
 
 /// Rows of patches that are multiplied at once.
@@ -64,18 +75,39 @@ impl<T: Number> Conv2d<T> {
         let [height, width] = image;
         let pixels = height.checked_mul(width).and_then(|plane| plane.checked_mul(self.channels));
         sized("the images", x.len(), pixels.and_then(|pixels| pixels.checked_mul(images)))?;
+        let plane = height.saturating_mul(width);
+        let steps = PixelSteps { image: plane.saturating_mul(self.channels), channel: plane, row: width, col: 1 };
+        self.forward_view(backend, x, steps, images, image)
+    }
+
+    /// The same over a view: a part of larger images, or channels that lie beside each other.
+    ///
+    /// # Errors
+    /// A view that lies outside of its slice, or an image that is too small.
+    pub fn forward_view(
+        &self,
+        backend: &Backend,
+        x: &[T],
+        steps: PixelSteps,
+        images: usize,
+        image: [usize; 2],
+    ) -> Result<Vec<T>, LayerError> {
+        let [height, width] = image;
+        let extents = [(images, steps.image), (self.channels, steps.channel), (height, steps.row), (width, steps.col)];
+        reaches("the images", x.len(), &extents)?;
         let [out_height, out_width] = self.extents(image)?;
         let (places, outputs, inputs) = (out_height * out_width, self.product.outputs(), self.product.inputs());
-        let mut y = vec![T::from_f64(0.0); images * outputs * places];
+        let all = outputs.checked_mul(places).and_then(|one| one.checked_mul(images));
+        let all = all.ok_or_else(|| LayerError::Shape("more pixels than can be counted".into()))?;
+        let mut y = vec![T::from_f64(0.0); all];
         let mut patches = Vec::with_capacity(ROWS * inputs);
-        for (of_image, result) in
-            x.chunks_exact(self.channels * height * width).zip(y.chunks_exact_mut((outputs * places).max(1)))
-        {
+        for (i, result) in y.chunks_exact_mut((outputs * places).max(1)).enumerate() {
+            let of_image = &x[i * steps.image..];
             for first in (0..places).step_by(ROWS) {
                 let count = ROWS.min(places - first);
                 patches.clear();
                 for place in first..first + count {
-                    self.patch(of_image, image, [place / out_width, place % out_width], &mut patches);
+                    self.patch((of_image, steps), image, [place / out_width, place % out_width], &mut patches);
                 }
                 let rows = self.product.forward(backend, &patches)?;
                 // The product has a row for each place; the image a plane for each channel.
@@ -90,7 +122,13 @@ impl<T: Number> Conv2d<T> {
     }
 
     /// What the filters see at a place, zeros outside of the image.
-    fn patch(&self, image: &[T], [height, width]: [usize; 2], [row, col]: [usize; 2], patch: &mut Vec<T>) {
+    fn patch(
+        &self,
+        (image, steps): (&[T], PixelSteps),
+        [height, width]: [usize; 2],
+        [row, col]: [usize; 2],
+        patch: &mut Vec<T>,
+    ) {
         for channel in 0..self.channels {
             for i in 0..self.kernel[0] {
                 for j in 0..self.kernel[1] {
@@ -99,7 +137,7 @@ impl<T: Number> Conv2d<T> {
                     };
                     let y = at(row, self.stride[0], i, self.padding[0], height);
                     let x = at(col, self.stride[1], j, self.padding[1], width);
-                    let value = y.zip(x).map(|(y, x)| image[(channel * height + y) * width + x]);
+                    let value = y.zip(x).map(|(y, x)| image[channel * steps.channel + y * steps.row + x * steps.col]);
                     patch.push(value.unwrap_or(T::from_f64(0.0)));
                 }
             }

@@ -23,3 +23,15 @@ pub(crate) fn sized(what: &'static str, given: usize, needed: Option<usize>) -> 
     let needed = needed.unwrap_or(usize::MAX);
     if given == needed { Ok(()) } else { Err(LayerError::Size { what, given, needed }) }
 }
+
+/// A view of so many of each, so far apart, lies in a slice.
+pub(crate) fn reaches(what: &'static str, given: usize, extents: &[(usize, usize)]) -> Result<(), LayerError> {
+    let last = extents
+        .iter()
+        .try_fold(0usize, |sum, (count, step)| sum.checked_add(count.checked_sub(1)?.checked_mul(*step)?));
+    let needed = match last {
+        _ if extents.iter().any(|(count, _)| *count == 0) => 0,
+        last => last.and_then(|last| last.checked_add(1)).unwrap_or(usize::MAX),
+    };
+    if given >= needed { Ok(()) } else { Err(LayerError::Size { what, given, needed }) }
+}

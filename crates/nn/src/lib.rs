@@ -23,9 +23,9 @@ mod linear;
 mod load;
 mod packed;
 
-pub use attention::{Attention, attention};
+pub use attention::{Attention, HeadSteps, attention, attention_view};
 pub use backend::Backend;
-pub use conv::Conv2d;
+pub use conv::{Conv2d, PixelSteps};
 pub use decoder::{Cache, DecoderLayer, DecoderShape};
 pub use error::LayerError;
 pub use linear::{Gradients, Linear};

@@ -1,7 +1,7 @@
 //! A linear layer: y = x · wᵀ + b.
 
 use crate::backend::{Backend, dtype};
-use crate::error::{LayerError, sized};
+use crate::error::{LayerError, reaches, sized};
 use gemwright_cpu::Number;
 use gemwright_engine::{Epilogue, Layout, Part, Parts, Problem};
 
@@ -144,22 +144,46 @@ impl<T: Number> Linear<T> {
     pub fn backward(&self, backend: &Backend, x: &[T], dy: &[T]) -> Result<Gradients<T>, LayerError> {
         let rows = self.rows("x", x.len(), self.inputs)?;
         sized("the gradient of the output", dy.len(), rows.checked_mul(self.outputs))?;
+        self.backward_view(backend, rows, (x, self.inputs), (dy, self.outputs))
+    }
+
+    /// The same for rows of x that lie `x_step` elements apart, and of the gradient `dy_step` apart: views into larger
+    /// matrices.
+    ///
+    /// # Errors
+    /// Views that lie outside of their slices.
+    pub fn backward_view(
+        &self,
+        backend: &Backend,
+        rows: usize,
+        (x, x_step): (&[T], usize),
+        (dy, dy_step): (&[T], usize),
+    ) -> Result<Gradients<T>, LayerError> {
+        reaches("x", x.len(), &[(rows, x_step), (self.inputs, 1)])?;
+        reaches("the gradient of the output", dy.len(), &[(rows, dy_step), (self.outputs, 1)])?;
         let zeros = |count: usize| vec![T::from_f64(0.0); count];
         let [m, n, k] = [rows, self.outputs, self.inputs].map(|x| x as u64);
+        let Some(inputs) = rows.checked_mul(self.inputs) else {
+            return Err(LayerError::Shape(format!("{rows} rows of {} inputs are too many", self.inputs)));
+        };
         // dx [M, K] = dy [M, N] · w [N, K]; dw [N, K] = dyᵀ · x.
-        let (mut input, mut weight) = (zeros(rows * self.inputs), zeros(self.weight.len()));
-        backend.product(&Problem::new(m, k, n, dtype::<T>()))?.run(dy, &self.weight, &mut input)?;
-        backend.product(&Problem::grad_weight(n, k, m, dtype::<T>()))?.run(dy, x, &mut weight)?;
-        let bias = self.bias.as_ref().map(|_| column_sums(dy, self.outputs));
+        let (mut input, mut weight) = (zeros(inputs), zeros(self.weight.len()));
+        let step = |row: usize| Layout { row: row as i64, col: 1, batch: 0 };
+        let to_input = Problem { a: step(dy_step), ..Problem::new(m, k, n, dtype::<T>()) };
+        backend.product(&to_input)?.run(dy, &self.weight, &mut input)?;
+        let turned = Layout { row: 1, col: dy_step as i64, batch: 0 };
+        let to_weight = Problem { a: turned, b: step(x_step), ..Problem::grad_weight(n, k, m, dtype::<T>()) };
+        backend.product(&to_weight)?.run(dy, x, &mut weight)?;
+        let bias = self.bias.as_ref().map(|_| column_sums(dy, rows, dy_step, self.outputs));
         Ok(Gradients { input, weight, bias })
     }
 }
 
 /// Sums over the rows, in their order and in double precision.
-fn column_sums<T: Number>(rows: &[T], columns: usize) -> Vec<T> {
+fn column_sums<T: Number>(rows_of: &[T], rows: usize, step: usize, columns: usize) -> Vec<T> {
     let mut sums = vec![0f64; columns];
-    for row in rows.chunks_exact(columns.max(1)) {
-        for (sum, x) in sums.iter_mut().zip(row) {
+    for row in 0..rows {
+        for (sum, x) in sums.iter_mut().zip(rows_of.get(row * step..).unwrap_or_default()) {
             *sum += x.to_f64();
         }
     }

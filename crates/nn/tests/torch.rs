@@ -4,7 +4,8 @@
 use gemwright_cpu::Number;
 use gemwright_cpu::half::bf16;
 use gemwright_nn::{
-    Attention, Backend, Cache, Conv2d, DecoderLayer, DecoderShape, Linear, PackedLinear, Weights, attention,
+    Attention, Backend, Cache, Conv2d, DecoderLayer, DecoderShape, HeadSteps, Linear, PackedLinear, PixelSteps,
+    Weights, attention, attention_view,
 };
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
@@ -107,6 +108,22 @@ fn linear<T: Number>() {
             if let Some(bias) = &back.bias {
                 near(bias, &case["db"], rows);
             }
+            // Views give the same, and those that reach too far nothing.
+            let mut wide_dy = vec![T::from_f64(7.0); rows * wide_y];
+            for (row, to) in dy.chunks_exact(outputs).zip(wide_dy.chunks_exact_mut(wide_y)) {
+                to[..outputs].copy_from_slice(row);
+            }
+            let viewed =
+                |rows: usize, x: &[T], dy: &[T]| layer.backward_view(&backend, rows, (x, wide_x), (dy, wide_y));
+            let of_views = viewed(rows, &views.0, &wide_dy).unwrap();
+            near(&of_views.input, &case["dx"], outputs);
+            near(&of_views.weight, &case["dw"], rows);
+            if let Some(bias) = &of_views.bias {
+                near(bias, &case["db"], rows);
+            }
+            assert_eq!(of_views.bias.is_some(), back.bias.is_some());
+            assert!(viewed(rows + 1, &views.0, &wide_dy).is_err());
+            assert!(viewed(rows, &views.0[..views.0.len() - 4], &wide_dy).is_err());
             // Anything else is refused, not read.
             assert!(layer.forward(&backend, &[x.clone(), vec![x[0]]].concat()).is_err() || inputs == 1);
             assert!(layer.backward(&backend, &x, &dy[1..]).is_err());
@@ -171,6 +188,18 @@ fn conv<T: Number>() {
         let y = layer.forward(&backend, &numbers::<T>(&case["x"]), size(&case, "images"), image).unwrap();
         near(&y, &case["y"], filters[1] * filters[2] * filters[3]);
         assert!(layer.forward(&backend, &numbers::<T>(&case["x"])[1..], size(&case, "images"), image).is_err());
+        // Channels beside each other, in a larger image.
+        let ([height, width], channels, images) = (image, filters[1], size(&case, "images"));
+        let row = (width + 2) * channels;
+        let steps = PixelSteps { image: (height + 1) * row, channel: 1, row, col: channels };
+        let mut wide = vec![T::from_f64(f64::NAN); images * steps.image];
+        for (i, x) in numbers::<T>(&case["x"]).into_iter().enumerate() {
+            let (image, channel) = (i / width / height / channels, i / width / height % channels);
+            let (row, col) = (i / width % height, i % width);
+            wide[image * steps.image + channel + row * steps.row + col * channels] = x;
+        }
+        assert_eq!(layer.forward_view(&backend, &wide, steps, images, image).unwrap(), y);
+        assert!(layer.forward_view(&backend, &wide, steps, images + 1, image).is_err());
     }
 }
 
@@ -195,6 +224,28 @@ fn attended<T: Number>(backend: &Backend) {
         };
         let (q, k, v) = (numbers::<T>(&case["q"]), numbers::<T>(&case["k"]), numbers::<T>(&case["v"]));
         let y = attention(backend, &of, &q, &k, &v).unwrap();
+        // As products give them: heads side by side in a row, something behind each.
+        let side_by_side = |x: &[T], heads: usize, rows: usize| {
+            let steps =
+                HeadSteps { batch: rows * heads * (of.width + 3), head: of.width + 3, row: heads * (of.width + 3) };
+            let mut wide = vec![T::from_f64(f64::NAN); of.batch * steps.batch];
+            for (i, row) in x.chunks_exact(of.width).enumerate() {
+                let (batch, head, at) = (i / rows / heads, i / rows % heads, i % rows);
+                wide[batch * steps.batch + head * steps.head + at * steps.row..][..of.width].copy_from_slice(row);
+            }
+            (wide, steps)
+        };
+        let (wide_q, wide_k, wide_v) = (
+            side_by_side(&q, of.heads, of.queries),
+            side_by_side(&k, of.key_heads, of.keys),
+            side_by_side(&v, of.key_heads, of.keys),
+        );
+        let view = |cut: usize| {
+            let [q, k] = [&wide_q, &wide_k].map(|(x, steps)| (x.as_slice(), *steps));
+            attention_view(backend, &of, q, k, (&wide_v.0[..wide_v.0.len() - cut], wide_v.1))
+        };
+        assert_eq!(view(0).unwrap(), y);
+        assert!(view(4).is_err());
         let expected: Vec<f64> = numbers(&case["y"]);
         // A score is a sum of `width` terms; a weight is as far off, relatively, as its score is; then `keys` terms are
         // summed, twice.

@@ -71,8 +71,8 @@ impl Measures for OnCuda {
             .map_err(|e| Error::Failed(e.to_string()))?;
         let runner = |name: &str| Runner { candidate: name.into(), packed: false, split: false };
         let mut times: Vec<_> = tried.times.iter().filter_map(|times| timed(runner(&times.name), times)).collect();
-        if library.is_none() && task.only.is_none() {
-            // The default, under its name too.
+        if task.only.is_none() {
+            // What the cost model picks, under that name too: of products that were not measured it is all there is to say.
             let known = times.iter().find(|timed| Some(&timed.runner.candidate) == picked.as_ref());
             times.extend(known.map(|known| Timed { runner: runner(PICKED_NAME), ..known.clone() }));
         }

@@ -32,9 +32,10 @@ impl Tabled {
     pub fn who(&self, problem: &Problem) -> String {
         let answer = self.dispatcher.choose(problem);
         let name = &answer.runner.candidate;
-        // What a proposal is depends on the problem: of another one's nothing is known.
+        // What a proposal is, or a tile is good for, depends on the problem: of another one's nothing is known.
         match name.split_once('.') {
-            Some((library, _)) if library != "own" && answer.way != Way::Exact => library.into(),
+            Some(("own", _)) if answer.way != Way::Exact => format!("own.{}", Kernel::Picked),
+            Some((library, _)) if answer.way != Way::Exact => library.into(),
             _ => name.clone(),
         }
     }
