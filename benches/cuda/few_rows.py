@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""What a record of products with a few rows says, in a few lines.
+
+    python3 benches/cuda/few_rows.py DIR
+
+DIR has raw.json of `gemwright bench --device cuda` as single.json.gz (--single), early.json.gz, and chain*.json.gz (--chain).
+"""
+import gzip, json, math, pathlib, statistics, sys
+
+SIZES = [(0, 50), (50, 100), (100, 200), (200, 1000), (1000, math.inf)]
+
+
+def read(path):
+    return json.loads(gzip.open(path, "rt").read())
+
+
+def own(row):
+    return next(time for time in row["burst"]["times"] if time["own"])
+
+
+def mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def main(folder):
+    for name in ["single", "early", "m16"]:
+        record = read(folder / f"{name}.json.gz")
+        rows, limit = record["products"], record["read_bytes_per_second"]
+        print(f"{name}: {len(rows)} products, memory read at {limit / 1e12:.2f} TB/s")
+        print("| rows | products | to the best of 8 | least | to the default |\n|---|---|---|---|---|")
+        for m in sorted({row["m"] for row in rows}) + [None]:
+            some = [row["burst"] for row in rows if m in (None, row["m"])]
+            best = [row["to_best"] for row in some]
+            print(f"| {m or 'all'} | {len(some)} | {mean(best):.3f} | {min(best):.3f} | {mean([row['to_default'] for row in some]):.3f} |")
+        print("| weights | products | share of what is read at most, least | mean |\n|---|---|---|---|")
+        for least, most in SIZES:
+            size = lambda row: row["n"] * row["k"] * 2
+            some = [row for row in rows if least <= size(row) / 1e6 < most]
+            shares = [size(row) / (statistics.median(own(row)["us"]) * 1e-6) / limit for row in some]
+            if shares:
+                print(f"| {least} to {most} MB | {len(some)} | {min(shares):.3f} | {statistics.fmean(shares):.3f} |")
+        for row in sorted(rows, key=lambda row: row["burst"]["to_best"])[:4]:
+            print(f"  {row['m']}x{row['n']}x{row['k']} {own(row)['name']}: {row['burst']['to_best']:.3f}")
+    for path in sorted(folder.glob("chain*.json.gz")):
+        record = read(path)
+        times = ", ".join(f"{time['name']} {statistics.median(time['us']):.1f} us (ours is {time['own_is']:.3f} times as fast)" for time in record["chain"])
+        print(f"{record['products'][0]['m']} rows, all products in one graph: {times}")
+
+
+main(pathlib.Path(sys.argv[1]))
