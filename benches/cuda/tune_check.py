@@ -70,7 +70,8 @@ def looked_up(options, table, kernels, keys, name):
     def loss(row):
         others = [seconds(row, t["name"]) for t in row["burst"]["times"] if t["name"] != "table"]
         return seconds(row, "table") / min(others)
-    return [loss(found[key]) for key in keys]
+    rows = [found[key] for key in keys if key in found and "burst" in found[key]]
+    return [loss(row) for row in rows if seconds(row, "table")]
 
 
 def main():
@@ -117,12 +118,14 @@ def main():
         say(f"  least of {len(compared)} products against the vendor's default: {min(of_default.values()):.3f}")
     rows_of_x = sorted({key[2] for key in keys})
     without = [key for key in keys if key[2] in rows_of_x[1::2]]
-    loss = looked_up(options, table, kernels, without, "neighbours")
-    say(f"  neighbours, every other M left out: {geomean(loss):.3f} of the fastest, geometric mean over {len(loss)}; worst {max(loss):.3f}")
+    loss = looked_up(options, table, kernels, without, "neighbours") if without else []
+    if loss:
+        say(f"  neighbours, every other M left out: {geomean(loss):.3f} of the fastest, geometric mean over {len(loss)}; worst {max(loss):.3f}")
     loss = []
     for i, (n, k) in enumerate(sorted({key[3:] for key in keys})):
         loss += looked_up(options, table, kernels, [key for key in keys if key[3:] == (n, k)], f"model{i}")
-    say(f"  cost model, each N and K left out: {geomean(loss):.3f} of the fastest, geometric mean over {len(loss)}; worst {max(loss):.3f}")
+    if loss:
+        say(f"  cost model, each N and K left out: {geomean(loss):.3f} of the fastest, geometric mean over {len(loss)}; worst {max(loss):.3f}")
     (options.record / "summary.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -43,7 +43,8 @@ impl DirectChoice {
         kinds.into_iter().map(choice)
     }
 
-    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 310 timings on an H200.
+    /// What it will take, where a multiprocessor runs so many blocks at once. Fitted to 310 timings on an H200
+    /// (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
     pub fn seconds(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
         let Product { batch, m, n, k } = *product;
         let [groups, warps, ahead, split] = [self.groups, self.warps, self.ahead, self.split].map(f64::from);

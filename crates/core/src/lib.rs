@@ -51,6 +51,8 @@ pub use roof::{Bound, Roof, RoofError};
 pub use summary::{Summary, Totals, Utilisation};
 pub use table::{Align, Cell, Column, Table};
 pub use tiles::{Tile, WarpTile, Waves};
-pub use tuned::{Answer, Runner, Threshold, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable, Way};
+pub use tuned::{
+    Answer, PICKED, Runner, Threshold, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable, Way,
+};
 pub use view::View;
 pub use workload::{Source, Workload};

@@ -67,6 +67,11 @@ impl TunedRow {
         self.times.first()
     }
 
+    /// The next; the kernel that is picked is another one's second name.
+    pub fn second(&self) -> Option<&Timed> {
+        self.times.iter().skip(1).find(|timed| timed.runner.candidate != PICKED)
+    }
+
     fn seconds(&self, runner: &Runner) -> Option<f64> {
         self.times.iter().find(|timed| timed.runner == *runner).map(|timed| timed.seconds)
     }
@@ -122,7 +127,13 @@ pub struct TunedTable {
     exact: HashMap<TunedKey, usize>,
     /// Of a kind, N and K: rows in the order of M.
     by_m: HashMap<(TunedKind, u64, u64), Vec<usize>>,
+    /// Candidates are tiles and proposals for one product, with the kernel that is picked beside them.
+    picks: bool,
 }
+
+/// The candidate that picks a kernel of ours for each product. Other kernels and a library's proposals (`cublaslt.3`) are
+/// made, or meant, for one product: of another one their times say nothing.
+pub const PICKED: &str = "own.picked";
 
 /// How many measured products a prediction is made from.
 const NEAREST: usize = 6;
@@ -130,7 +141,8 @@ const NEAREST: usize = 6;
 impl TunedTable {
     /// Of rows; where two have one key the later one counts.
     pub fn new(device: TunedDevice, rows: Vec<TunedRow>) -> TunedTable {
-        let mut table = TunedTable { device, rows: Vec::new(), exact: HashMap::new(), by_m: HashMap::new() };
+        let mut table =
+            TunedTable { device, rows: Vec::new(), exact: HashMap::new(), by_m: HashMap::new(), picks: false };
         for row in rows {
             table.insert(row);
         }
@@ -144,6 +156,7 @@ impl TunedTable {
 
     /// Adds a row, or puts it in the place of the one with its key.
     pub fn insert(&mut self, row: TunedRow) {
+        self.picks |= row.times.iter().any(|timed| timed.runner.candidate == PICKED);
         if let Some(place) = self.exact.get(&row.key) {
             self.rows[*place] = row;
             return;
@@ -177,6 +190,11 @@ impl TunedTable {
         self.between(key).or_else(|| self.predicted(key)).or_else(bare)
     }
 
+    /// A runner's time on one product says something of others.
+    fn carries_over(&self, runner: &Runner) -> bool {
+        !self.picks || runner.candidate == PICKED || !runner.candidate.contains('.')
+    }
+
     /// Seconds that the device needs at least, by what it can do.
     fn roof(&self, key: &TunedKey) -> f64 {
         // In f64: what is read may be of any size.
@@ -197,6 +215,7 @@ impl TunedTable {
         let log = |m: u64| (m.max(1) as f64).ln();
         let known: Vec<&Runner> =
             [below, above].into_iter().flatten().flat_map(|row| &row.times).map(|t| &t.runner).collect();
+        let known: Vec<&Runner> = known.into_iter().filter(|runner| self.carries_over(runner)).collect();
         let timed = |runner: &Runner| -> Option<f64> {
             let share = match (below.map(|row| (row, share(row, runner))), above.map(|row| (row, share(row, runner)))) {
                 (Some((low, Some(x))), Some((high, Some(y)))) => {
@@ -233,7 +252,7 @@ impl TunedTable {
         for (far, row) in &near {
             let weight = 1.0 / (far + 0.1);
             let roof = self.roof(&row.key);
-            for timed in &row.times {
+            for timed in row.times.iter().filter(|timed| self.carries_over(&timed.runner)) {
                 let share = weight * (roof / timed.seconds).ln();
                 match shares.iter_mut().find(|(runner, ..)| **runner == timed.runner) {
                     Some((_, sum, all)) => (*sum, *all) = (*sum + share, *all + weight),
@@ -246,7 +265,8 @@ impl TunedTable {
         let known = shares.into_iter().filter(|(_, _, weight)| *weight >= 0.5 * all);
         let timed = known.map(|(runner, sum, weight)| (runner, self.roof(key) / (sum / weight).exp()));
         least(timed, &Way::CostModel).or_else(|| {
-            let best = near.first()?.1.best()?;
+            let best = near.first()?.1.times.iter().filter(|timed| self.carries_over(&timed.runner));
+            let best = best.min_by(|x, y| x.seconds.total_cmp(&y.seconds))?;
             Some(Answer { runner: best.runner.clone(), way: Way::CostModel, seconds: self.roof(key) })
         })
     }
@@ -324,6 +344,20 @@ mod tests {
             row(16, 512, &[("a", 30.0), ("bp", 25.0)]),
         ];
         TunedTable::new(device, rows)
+    }
+
+    /// A tile that won says nothing of other products, nor does a proposal; the kernel that is picked and the library do.
+    #[test]
+    fn what_is_meant_for_one_product_is_not_taken_for_another() {
+        let device = TunedDevice { name: "gpu".into(), units: 132, flops: 1e15, bytes: 4e12, versions: Vec::new() };
+        let times = [("own.128x160", 7.0), ("cublaslt.3", 7.5), ("cublaslt", 9.0), (PICKED, 10.0)];
+        let table = TunedTable::new(device, vec![row(16, 512, &times), row(64, 512, &times)]);
+        let name = |m, n| table.look_up(&key(m, n)).map(|answer| answer.runner.candidate);
+        assert_eq!(name(16, 512), Some("own.128x160".into()));
+        assert_eq!(name(32, 512), Some("cublaslt".into()));
+        assert_eq!(name(16, 700), Some("cublaslt".into()));
+        let second = |times: &[(&str, f64)]| row(1, 1, times).second().map(|timed| timed.runner.candidate.clone());
+        assert_eq!(second(&[("own.x", 1.0), (PICKED, 1.0), ("cublaslt", 2.0)]), Some("cublaslt".into()));
     }
 
     #[test]

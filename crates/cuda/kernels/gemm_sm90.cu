@@ -402,17 +402,21 @@ gemm(const __grid_constant__ Params p) {
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 rank = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
 
-    if (threadIdx.x == 0) {
+    // A barrier takes some 24 ns to set up, and lanes of a warp take turns: warps share them.
+    if (lane == 0) {
         if (base & 1023) asm volatile("trap;");                   // the swizzle goes by the address
-        for (int s = 0; s < STAGES; ++s) {
+        if (warp == 0) {
+            map_prefetch(&p.a);
+            map_prefetch(&p.b);
+            if (!DIRECT && SPLIT == 1) map_prefetch(&p.c[0]);
+        }
+        for (int s = warp; s < STAGES; s += 12) {
             bar_init(full0 + s * 8, 1);                           // the one who loads, and the bytes
             bar_init(empty0 + s * 8, (PINGPONG ? 4 : 8) * CLUSTER);      // every warp that reads the slot
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        map_prefetch(&p.a);
-        map_prefetch(&p.b);
-        if (!DIRECT && SPLIT == 1) map_prefetch(&p.c[0]);
     }
+    __syncwarp();
     if (CLUSTER * SPLIT > 1) cluster_sync(); else __syncthreads();
 
     const Order order = {p.tiles_m, p.tiles_n, p.group};

@@ -22,7 +22,8 @@ const HEADERS: [(&str, &str); 3] = [
 const REGISTERS: u32 = 65_536;
 /// Bytes of shared memory that a block of compute capability 9.0 may have.
 const SHARED: u32 = 227 << 10;
-/// Multiprocessors that a GPU has at least; with fewer a block may have more to keep than it has room for.
+/// Multiprocessors that a GPU is taken to have where none is at hand; with fewer a block may have more to keep than it has
+/// room for.
 const FEWEST: u64 = 64;
 /// Slots of a ring: more only keep x and each other waiting.
 const SLOTS: u64 = 2;
@@ -100,13 +101,20 @@ impl DecodeConfig {
 
     /// Why it cannot have a product.
     pub fn refuses(&self, product: &Product) -> Option<&'static str> {
-        let Product { batch, n, k, .. } = *product;
+        let Product { batch, m, n, k } = *product;
+        let most_rows = if matches!(self.choice, DecodeChoice::Ring(_)) { self.x_rows } else { 8 * self.tokens() };
+        if m > most_rows.into() {
+            return Some("it was made for fewer rows of x");
+        }
         let most_units = |choice: &RingChoice| n.div_ceil(RingChoice::ROWS).div_ceil(FEWEST / u64::from(choice.split));
         match self.choice {
             DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
                 Some("more pieces on the way than there are registers")
             }
             DecodeChoice::Direct(_) => None,
+            DecodeChoice::Ring(_) if self.of_length(k).x_kept != self.x_kept => {
+                Some("it was made for rows of another length")
+            }
             DecodeChoice::Ring(_) if batch != 1 => Some("rings take one matrix"),
             DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % 64 != 0 => {
                 Some("rings take rows of whole 128 bytes")
@@ -228,7 +236,7 @@ impl DecodeConfig {
     }
 }
 
-/// `Params` of kernels/decode.cu; steps in bytes.
+/// `Params` of kernels/few_rows.cuh; steps in bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Params {
@@ -289,9 +297,6 @@ impl Decode {
         if device.properties.capability.0 < 9 && (split > 1 || matches!(config.choice, DecodeChoice::Ring(_))) {
             return refused("rings and clusters of blocks need a GPU of compute capability 9");
         }
-        if split > 1 && u64::from(device.properties.multiprocessors) < FEWEST {
-            return refused("the GPU has too few multiprocessors");
-        }
         let tiles = product.n.div_ceil(config.columns());
         let all = tiles.checked_mul(product.batch);
         let Some(all) = all.filter(|all| *all < 1 << 27 && product.n < 1 << 30 && product.k < 1 << 30) else {
@@ -300,6 +305,11 @@ impl Decode {
         let at_once = u64::from(device.properties.multiprocessors * config.blocks());
         let blocks = if persistent { all.min(at_once / u64::from(split)) } else { all };
         let grid = blocks as u32 * split;
+        if let DecodeChoice::Ring(choice) = config.choice
+            && config.ring_bytes(&choice, SLOTS, tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
+        {
+            return refused("the GPU has too few multiprocessors for so many rows of the weight");
+        }
         Ok(Decode { config, product, kernel: kernel(device, &config)?, tiles, grid })
     }
 
@@ -371,6 +381,8 @@ impl Decode {
     ) -> Result<(), CudaError> {
         let (config, Product { m, n, k, .. }) = (&self.config, self.product);
         let units = self.tiles.div_ceil(u64::from(self.grid / choice.split));
+        // The third dimension goes along a row again, 64 elements at a time: its step is smaller than that of the second,
+        // which the driver takes though its documentation speaks of growing ones.
         let boxes = |matrix: Matrix, rows: u64, box_rows: u32| {
             let boxes = TensorBox {
                 dtype: config.dtype,
@@ -409,6 +421,32 @@ mod tests {
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 48);
         assert_eq!(std::mem::offset_of!(Params, k), 48 + size_of::<Ends>());
+        let ring = [std::mem::offset_of!(RingParams, x), std::mem::offset_of!(RingParams, all)];
+        assert_eq!(ring, [128, 256]);
+        assert_eq!(std::mem::offset_of!(RingParams, slots), 256 + size_of::<Params>());
+    }
+
+    #[test]
+    fn kernels_take_what_they_were_made_for() {
+        let ring = DecodeChoice::named("ring-8x8c256").unwrap();
+        let config = DecodeConfig::new(ring).of_length(4096);
+        let product = Product { batch: 1, m: 8, n: 4096, k: 4096 };
+        assert_eq!(config.refuses(&product), None);
+        for other in [
+            Product { m: 9, ..product },
+            Product { batch: 2, ..product },
+            Product { k: 4095, ..product },
+            Product { k: 8192, ..product },
+            Product { k: 0, ..product },
+        ] {
+            assert!(config.refuses(&other).is_some(), "{other:?}");
+        }
+        // Eight rows of 14336 need a second block.
+        let long = Product { k: 14_336, ..product };
+        let refuses = |name: &str| {
+            DecodeConfig::new(DecodeChoice::named(name).unwrap()).of_length(14_336).refuses(&long).is_some()
+        };
+        assert_eq!(["ring-8x8c256", "ring-8x8c256s2", "decode-16x8a4"].map(refuses), [true, false, false]);
     }
 
     #[test]

@@ -138,20 +138,27 @@ fn the_gradient_of_a_bias_compiles() {
 /// Every way of streaming weights, plain and with everything that may be asked of it.
 fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
     let mut all = Vec::new();
-    let product = Product { batch: 1, m: 1, n: 64, k: 512 };
+    // Short enough to keep x in registers, and too long for that.
+    let product = Product { batch: 1, m: 1, n: 64, k: 1024 };
+    let long = Product { k: 8192, ..product };
     for choice in DecodeChoice::all() {
-        let plain = DecodeConfig::new(choice);
+        let plain = DecodeConfig::new(choice).of_length(product.k);
         let parts = [PartWay::None, PartWay::PerColumn, PartWay::None, PartWay::PerElement];
         let kinds = [
             plain,
             DecodeConfig { x_rows: 16, dtype: DType::F16, out_dtype: DType::F32, add: true, ..plain },
+            DecodeConfig { x_rows: 2, ..plain },
+            DecodeConfig { x_rows: 4, gated: true, ..DecodeConfig::new(choice).of_length(long.k) },
             DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
             DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },
             DecodeConfig { shifted: [true, true], tail: true, ..plain },
             DecodeConfig { shifted: [false, true], x_rows: 16, ..plain },
         ];
         all.extend(
-            kinds.into_iter().filter(|config| config.refuses(&product).is_none()).map(|config| ("sm_90a", config)),
+            kinds
+                .into_iter()
+                .filter(|config| config.refuses(&product).is_none() || config.refuses(&long).is_none())
+                .map(|config| ("sm_90", config)),
         );
         if matches!(choice, DecodeChoice::Direct(direct) if direct.split == 1) {
             all.push(("sm_80", plain));

@@ -93,7 +93,7 @@ pub fn row_line(device: &str, units: u64, row: &TunedRow) -> String {
     let Some(best) = row.best() else { return String::new() };
     let (gfx, TunedKey { kind, m, n, k }) = (plain(device), &row.key);
     let us = |seconds: f64| format!("{:.4}", seconds * 1e6);
-    let second = row.times.get(1);
+    let second = row.second();
     let one = |t: &Timed| format!("{}={}@{:.4}", plain(&runner_word(&t.runner)), us(t.seconds), t.spread);
     let all: Vec<String> = row.times.iter().map(one).collect();
     let dropped: Vec<String> = row.dropped.iter().map(|(who, why)| format!("{}={}", plain(who), plain(why))).collect();

@@ -96,9 +96,11 @@ impl<T: Number> Conv2d<T> {
         let extents = [(images, steps.image), (self.channels, steps.channel), (height, steps.row), (width, steps.col)];
         reaches("the images", x.len(), &extents)?;
         let [out_height, out_width] = self.extents(image)?;
-        let (places, outputs, inputs) = (out_height * out_width, self.product.outputs(), self.product.inputs());
+        let many = || LayerError::Shape("more pixels than can be counted".into());
+        let places = out_height.checked_mul(out_width).ok_or_else(many)?;
+        let (outputs, inputs) = (self.product.outputs(), self.product.inputs());
         let all = outputs.checked_mul(places).and_then(|one| one.checked_mul(images));
-        let all = all.ok_or_else(|| LayerError::Shape("more pixels than can be counted".into()))?;
+        let all = all.ok_or_else(many)?;
         let mut y = vec![T::from_f64(0.0); all];
         let mut patches = Vec::with_capacity(ROWS * inputs);
         for (i, result) in y.chunks_exact_mut((outputs * places).max(1)).enumerate() {

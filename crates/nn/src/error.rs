@@ -24,14 +24,19 @@ pub(crate) fn sized(what: &'static str, given: usize, needed: Option<usize>) -> 
     if given == needed { Ok(()) } else { Err(LayerError::Size { what, given, needed }) }
 }
 
-/// A view of so many of each, so far apart, lies in a slice.
+/// A view of so many of each, so far apart, lies in a slice, and is no longer than one can be.
 pub(crate) fn reaches(what: &'static str, given: usize, extents: &[(usize, usize)]) -> Result<(), LayerError> {
-    let last = extents
-        .iter()
-        .try_fold(0usize, |sum, (count, step)| sum.checked_add(count.checked_sub(1)?.checked_mul(*step)?));
-    let needed = match last {
-        _ if extents.iter().any(|(count, _)| *count == 0) => 0,
-        last => last.and_then(|last| last.checked_add(1)).unwrap_or(usize::MAX),
-    };
-    if given >= needed { Ok(()) } else { Err(LayerError::Size { what, given, needed }) }
+    if extents.iter().any(|(count, step)| *count > 1 && *step == 0) {
+        return Err(LayerError::Shape(format!("parts of {what} lie on each other")));
+    }
+    if extents.iter().any(|(count, _)| *count == 0) {
+        return Ok(());
+    }
+    let steps = extents.iter().try_fold(0usize, |sum, (count, step)| sum.checked_add((count - 1).checked_mul(*step)?));
+    let all = extents.iter().try_fold(8usize, |all, (count, _)| all.checked_mul(*count));
+    let needed = steps.filter(|_| all.is_some_and(|bytes| isize::try_from(bytes).is_ok()));
+    match needed.and_then(|last| last.checked_add(1)) {
+        Some(needed) if given >= needed => Ok(()),
+        needed => Err(LayerError::Size { what, given, needed: needed.unwrap_or(usize::MAX) }),
+    }
 }

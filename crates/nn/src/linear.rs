@@ -182,7 +182,7 @@ impl<T: Number> Linear<T> {
 /// Sums over the rows, in their order and in double precision.
 fn column_sums<T: Number>(rows_of: &[T], rows: usize, step: usize, columns: usize) -> Vec<T> {
     let mut sums = vec![0f64; columns];
-    for row in 0..rows {
+    for row in 0..if columns == 0 { 0 } else { rows } {
         for (sum, x) in sums.iter_mut().zip(rows_of.get(row * step..).unwrap_or_default()) {
             *sum += x.to_f64();
         }

@@ -1,11 +1,9 @@
 //! `gemwright bench --device cuda --chain`: all products of the list in one graph, one after the other.
 
 use super::bench::Asked;
-use super::doctor_cuda::missing;
-use crate::error::Error;
 use gemwright_engine::Candidate;
 use gemwright_engine::bench::Times;
-use gemwright_engine::cuda::bench::Method;
+use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::chain::{Link, measure_chains};
 use gemwright_engine::cuda::contest::{Field, ratio};
 use gemwright_engine::cuda::{CublasLt, Kernel};
@@ -13,13 +11,15 @@ use gemwright_report as report;
 use serde_json::{Value, json};
 
 /// What became of it.
-pub struct Chained(Vec<Times>);
+pub struct Chained(Measured);
+
+const OWN: &str = "own";
 
 /// Ours as picked, the vendor's default, and of each product the proposal of the vendor's that was the fastest by itself.
-pub fn chained(asked: &[Asked], rows: &[Value], field: &Field<'_>, rounds: usize) -> Result<Chained, Error> {
+pub fn chained(asked: &[Asked], rows: &[Value], field: &Field<'_>, rounds: usize) -> Result<Chained, String> {
     let own = Kernel::Picked.candidate(field.device);
     let proposals = field.vendor.map_or(Vec::new(), CublasLt::proposals);
-    let mut names = vec!["own"];
+    let mut names = vec![OWN];
     if !proposals.is_empty() {
         names.extend(["cublaslt", "cublaslt, best of 8"]);
     }
@@ -36,7 +36,7 @@ pub fn chained(asked: &[Asked], rows: &[Value], field: &Field<'_>, rounds: usize
         })
         .collect();
     let method = Method { rounds, ..Method::BURST };
-    measure_chains(&names, &links, field.queue, field.tools, &method).map(Chained).map_err(|e| missing(&e))
+    measure_chains(&names, &links, field.queue, field.tools, &method).map(Chained).map_err(|e| e.to_string())
 }
 
 fn fastest_of_vendor(row: &Value) -> Option<&str> {
@@ -50,22 +50,30 @@ fn fastest_of_vendor(row: &Value) -> Option<&str> {
 }
 
 impl Chained {
+    fn own(&self) -> Option<&Times> {
+        self.0.of(OWN)
+    }
+
     pub fn json(&self) -> Value {
-        let times = self.0.iter().map(|times| {
+        let times = self.0.times.iter().map(|times| {
             let us: Vec<f64> = times.values.iter().map(|x| (x * 1e10).round() / 1e4).collect();
-            json!({"name": times.name, "us": us, "own_is": self.0.first().map(|own| ratio(own, times))})
+            json!({"name": times.name, "us": us, "own_is": self.own().map(|own| ratio(own, times))})
         });
-        times.collect()
+        let left_out = self.0.left_out.iter().map(|(name, why)| json!({"name": name, "left_out": why}));
+        times.chain(left_out).collect()
     }
 
     /// For the screen.
     pub fn lines(&self) -> String {
         let line = |times: &Times| {
-            let faster = self.0.first().map_or(1.0, |own| ratio(own, times));
             let took = report::seconds(times.quantile(0.5));
-            format!("  {:<20} {took:>10}   ours is {} times as fast", times.name, report::significant(faster, 3))
+            let faster = self.own().map_or(String::new(), |own| {
+                format!("   ours is {} times as fast", report::significant(ratio(own, times), 3))
+            });
+            format!("  {:<20} {took:>10}{faster}", times.name)
         };
-        let lines: Vec<String> = self.0.iter().map(line).collect();
+        let left_out = self.0.left_out.iter().map(|(name, why)| format!("  {name:<20} left out: {why}"));
+        let lines: Vec<String> = self.0.times.iter().map(line).chain(left_out).collect();
         format!("all of them one after the other, in one graph\n{}", lines.join("\n"))
     }
 }

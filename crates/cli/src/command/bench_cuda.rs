@@ -112,10 +112,19 @@ pub fn run(args: &Args) -> Result<(), Error> {
         "single": args.single, "read_bytes_per_second": read,
         "nvidia_smi": smi(), "products": rows,
     });
-    let chain = args.chain.then(|| chained(&asked, &rows, &field, rounds)).transpose()?;
-    if let Some(chain) = &chain {
-        all["chain"] = chain.json();
-    }
+    let chain = args.chain.then(|| chained(&asked, &rows, &field, rounds));
+    let chain = match chain {
+        Some(Ok(chain)) => {
+            all["chain"] = chain.json();
+            Some(chain.lines())
+        }
+        // What was measured before it is kept all the same.
+        Some(Err(why)) => {
+            all["chain"] = json!({"error": why});
+            Some(format!("all of them in one graph: {why}"))
+        }
+        None => None,
+    };
     let table = shown(&rows, dtype, chip);
     if let Some(folder) = &args.record {
         let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
@@ -134,10 +143,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match args.output.format {
         Format::Json => args.output.write(&all.to_string()),
         Format::Table => {
-            let chain = chain.map_or(String::new(), |chain| format!("\n{}\n", chain.lines()));
+            let chain = chain.map_or(String::new(), |chain| format!("\n{chain}\n"));
             args.output.write(&(args.output.table(&table) + &chain))
         }
-        _ => args.output.write(&args.output.table(&table)),
+        _ => {
+            // Its columns are not those of the table.
+            chain.iter().for_each(|chain| eprintln!("{chain}"));
+            args.output.write(&args.output.table(&table))
+        }
     }
 }
 

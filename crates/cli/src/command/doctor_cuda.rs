@@ -127,7 +127,7 @@ pub fn compile_all(cases: &[Case], device: &Arc<Device>) {
 /// Kernels by name, or what names there are.
 pub fn named(name: &str) -> Result<Kernel, Error> {
     Kernel::named(name).ok_or_else(|| {
-        let all: Vec<String> = Kernel::all().map(|kernel| kernel.to_string()).collect();
+        let all: Vec<String> = Kernel::all().chain([Kernel::Picked]).map(|kernel| kernel.to_string()).collect();
         Error::Missing(format!("no kernel is called `{name}`; there are {}", all.join(", ")))
     })
 }

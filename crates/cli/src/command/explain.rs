@@ -122,7 +122,7 @@ fn answer_line(answer: &Answer, row: Option<&TunedRow>, weight: &str) -> String 
     let takes = report::seconds(answer.seconds);
     let why = match &answer.way {
         Way::Exact => {
-            let second = row.and_then(|row| row.times.get(1));
+            let second = row.and_then(TunedRow::second);
             let next = second.map_or(String::new(), |next| {
                 format!(", next {} with {}", runner_word(&next.runner), report::seconds(next.seconds))
             });

@@ -8,7 +8,7 @@ use super::tune_worker::{self, Done, Stage, Task};
 use crate::error::Error;
 use crate::output::OutputArgs;
 use crate::subject::{ModelOptions, parse_dtype, parse_share};
-use gemwright_core::{Cell, DType, Table, Threshold, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
+use gemwright_core::{Cell, DType, PICKED, Table, Threshold, Timed, TunedDevice, TunedKind, TunedRow, TunedTable};
 use gemwright_engine::tuned_files::{self, Journal};
 use gemwright_engine::{Epilogue, Layout, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
@@ -236,7 +236,7 @@ impl Tuning<'_> {
     /// Who multiplies where nobody has tuned: on a GPU the library, which has no epilogues.
     fn default_of(&self, problem: &Problem) -> &str {
         match self.args.device == DeviceArg::Cuda && !problem.epilogue.is_none() {
-            true => tune_cuda::PICKED_NAME,
+            true => PICKED,
             false => &self.place.default,
         }
     }

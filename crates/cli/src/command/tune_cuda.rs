@@ -3,7 +3,7 @@
 use super::doctor_cuda::{compile_all, gpu, missing};
 use super::tune_worker::{Done, Measures, Stage, Task, timed};
 use crate::error::Error;
-use gemwright_core::{Catalog, Runner, Timed};
+use gemwright_core::{Catalog, PICKED, Runner, Timed};
 use gemwright_cuda::{Device, Tools, compiler_version};
 use gemwright_engine::Candidate;
 use gemwright_engine::cuda::contest::{Entrants, Field};
@@ -14,14 +14,13 @@ use std::sync::Arc;
 /// Kernels of ours that are tried.
 const OWN: Entrants<'_> = Entrants::Many(10);
 /// The one that the cost model picks, where there is no library to be the default.
-const PICKED: [Kernel; 1] = [Kernel::Picked];
-pub const PICKED_NAME: &str = "own.picked";
+const ONLY_PICKED: [Kernel; 1] = [Kernel::Picked];
 
 /// The GPU's name and multiprocessors, and who multiplies on it where nobody has tuned.
 pub fn gpu_here() -> Result<(String, u64, String), Error> {
     let device = gpu()?;
     compiler_version().map_err(|e| missing(&e))?;
-    let default = CublasLt::open().map_or(PICKED_NAME.to_string(), |lt| lt.name().to_string());
+    let default = CublasLt::open().map_or(PICKED.to_string(), |lt| lt.name().to_string());
     Ok((device.properties.name.clone(), device.properties.multiprocessors.into(), default))
 }
 
@@ -52,7 +51,7 @@ impl Measures for OnCuda {
 
     fn measure(&mut self, task: &Task, told: &mut dyn FnMut(Stage)) -> Result<Done, Error> {
         let OnCuda { device, queue, tools, vendor, bytes } = self;
-        let entrants = if task.only.as_deref() == Some(PICKED_NAME) { Entrants::Named(&PICKED) } else { OWN };
+        let entrants = if task.only.as_deref() == Some(PICKED) { Entrants::Named(&ONLY_PICKED) } else { OWN };
         let problem = task.problem;
         let kernels = entrants.of(&problem, device).into_iter();
         let wanted = kernels.filter(|kernel| task.wants(&format!("own.{kernel}")));
@@ -62,7 +61,8 @@ impl Measures for OnCuda {
         // The library has no epilogues; then the default is the kernel that the cost model picks.
         let library = vendor.as_ref().filter(|_| problem.epilogue.is_none()).map(|lt| lt.name().to_string());
         let picked = entrants.of(&problem, device).first().map(|kernel| format!("own.{kernel}"));
-        let always = library.clone().or_else(|| picked.clone()).unwrap_or_default();
+        // What is not in the table is answered by these.
+        let always: Vec<String> = library.into_iter().chain(picked.clone()).collect();
         let mut tell = |candidate: Option<&str>| match candidate {
             Some(name) => told(Stage::Candidate(name.into())),
             None => told(Stage::together()),
@@ -74,7 +74,7 @@ impl Measures for OnCuda {
         if task.only.is_none() {
             // What the cost model picks, under that name too: of products that were not measured it is all there is to say.
             let known = times.iter().find(|timed| Some(&timed.runner.candidate) == picked.as_ref());
-            times.extend(known.map(|known| Timed { runner: runner(PICKED_NAME), ..known.clone() }));
+            times.extend(known.map(|known| Timed { runner: runner(PICKED), ..known.clone() }));
         }
         let catalog = Catalog::builtin();
         let chip = catalog.recognise(&device.properties.name, None, None);

@@ -32,7 +32,7 @@ impl Method {
 /// Bytes that the operands of one window come to at least.
 const BEYOND_CACHE: usize = 256 << 20;
 /// Sets of operands at most.
-const MOST_SETS: usize = 64;
+pub(super) const MOST_SETS: usize = 64;
 /// Products of a window at most.
 const MOST_PRODUCTS: usize = 1500;
 

@@ -1,7 +1,7 @@
-//! Products one after the other in one graph, as a layer has them: what each candidate's kernels take together, where each
-//! begins when the one before it has what it needs.
+//! Products one after the other in one graph, as a layer has them: what each candidate's kernels take together. Kernels of
+//! ours begin beside the end of the one before them, where the queue says so.
 
-use super::bench::{Method, operand, sets};
+use super::bench::{MOST_SETS, Measured, Method, operand, sets};
 use super::queue::CudaQueue;
 use crate::bench::Times;
 use crate::candidate::{Candidate, Plan};
@@ -26,32 +26,41 @@ struct Chain {
     _plans: Vec<(Box<dyn Plan>, Memory)>,
 }
 
-/// Measures chains by name, window by window. Every product has weights of its own.
+/// Measures chains by name, window by window; one in which somebody refuses is left out, with the reason. Products that come
+/// several times have weights of their own each time, as far as a cache would hold them.
 pub fn measure_chains(
     names: &[&str],
     links: &[Link<'_>],
     queue: &CudaQueue,
     tools: &Tools,
     method: &Method,
-) -> Result<Vec<Times>, CudaError> {
+) -> Result<Measured, CudaError> {
     let operands = links
         .iter()
-        .map(|link| sets(&link.problem, queue, tools, link.count..=link.count))
+        .map(|link| sets(&link.problem, queue, tools, 1..=link.count.clamp(1, MOST_SETS)))
         .collect::<Result<Vec<_>, _>>()?;
     let device = queue.stream.device();
     let [before, after] = &[Event::new(device)?, Event::new(device)?];
-    let mut chains = Vec::new();
+    let (mut chains, mut left_out) = (Vec::new(), Vec::new());
     for (i, name) in names.iter().enumerate() {
-        let mut plans = Vec::new();
-        for link in links {
-            let plan = link.candidates[i].prepare(&link.problem).map_err(|why| CudaError::Refused(why.to_string()))?;
+        let prepared =
+            links.iter().map(|link| link.candidates[i].prepare(&link.problem)).collect::<Result<Vec<_>, _>>();
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                left_out.push((name.to_string(), why.to_string()));
+                continue;
+            }
+        };
+        let with_workspace = |plan: Box<dyn Plan>| {
             let workspace = Memory::new(device, plan.workspace(queue).max(1))?;
-            plans.push((plan, workspace));
-        }
+            Ok::<_, CudaError>((plan, workspace))
+        };
+        let plans = prepared.into_iter().map(with_workspace).collect::<Result<Vec<_>, _>>()?;
         let run = |turns: usize| {
             for _ in 0..turns {
                 for ((link, sets), (plan, workspace)) in links.iter().zip(&operands).zip(&plans) {
-                    for set in sets {
+                    for set in sets.iter().cycle().take(link.count) {
                         let region = operand(workspace, 0).region;
                         // SAFETY: sets and workspace have room for every element and live longer than the stream's work.
                         unsafe { plan.run(queue, &set.operands(&link.problem), region) }
@@ -86,5 +95,5 @@ pub fn measure_chains(
             }
         }
     }
-    Ok(chains.into_iter().map(|chain| chain.times).collect())
+    Ok(Measured { times: chains.into_iter().map(|chain| chain.times).collect(), left_out })
 }

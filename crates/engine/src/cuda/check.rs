@@ -175,6 +175,28 @@ pub fn check_candidate(
     Ok(if worst <= 1.0 { Verdict::Right(worst) } else { Verdict::Wrong(format!("{worst:.3} times what may be")) })
 }
 
+/// Kernels that get every layout, type, factor and epilogue.
+const SOME: [&str; 18] = [
+    "decode-16x8a4p",
+    "decode-16x8a4s2",
+    "decode-32x4a4p",
+    "ring-8x2c256",
+    "ring-8x1c256",
+    "ring-8x8c512",
+    "ring-8x4c256s2",
+    "128x256-persistent",
+    "128x128p-persistent",
+    "128x176-stream-k",
+    "128x128p-stream-k",
+    "256x128-pair-stream-k",
+    "128x256-pair-persistent",
+    "64x32p-turned-split-k2",
+    "128x64-turned-split-k4",
+    "64x16p-turned-stream-k",
+    "128x192-turned-persistent",
+    "64x64p-split-k8",
+];
+
 /// Every tile and schedule on shapes around its edges, layouts and batches, types, factors and epilogues on a few.
 pub fn cases() -> Vec<Case> {
     let mut all = Vec::new();
@@ -193,28 +215,15 @@ pub fn cases() -> Vec<Case> {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
     }
-    let some = [
-        "decode-16x8a4p",
-        "decode-16x8a4s2",
-        "decode-32x4a4p",
-        "ring-8x2c256",
-        "ring-8x1c256",
-        "ring-8x8c512",
-        "ring-8x4c256s2",
-        "128x256-persistent",
-        "128x128p-persistent",
-        "128x176-stream-k",
-        "128x128p-stream-k",
-        "256x128-pair-stream-k",
-        "128x256-pair-persistent",
-        "64x32p-turned-split-k2",
-        "128x64-turned-split-k4",
-        "64x16p-turned-stream-k",
-        "128x192-turned-persistent",
-        "64x64p-split-k8",
-    ];
+    for choice in DecodeChoice::all() {
+        // Of a gate the tail of the first half lies beside the second.
+        for (m, n, k) in [(3, 1003, 1024), (16, 5000, 2048), (8, 88, 64), (1, 13_000, 512)] {
+            let problem = Problem::gated(m, n, k, DType::Bf16, Activation::Silu);
+            all.push(Case { kernel: Kernel::Decode(choice), problem });
+        }
+    }
     let mma = MmaTile::ALL.into_iter().map(Kernel::Mma);
-    for kernel in some.into_iter().filter_map(Kernel::named).chain([Kernel::Picked]).chain(mma) {
+    for kernel in SOME.into_iter().filter_map(Kernel::named).chain([Kernel::Picked]).chain(mma) {
         let mut push = |problem: Problem| all.push(Case { kernel, problem });
         // Every leading dimension, whichever way the operands lie, and views that begin anywhere.
         let (m, n) = match kernel {
@@ -352,4 +361,20 @@ pub fn check_all(cases: &[Case], device: &Arc<Device>, told: &mut dyn FnMut(&Cas
         told(case, &verdict);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_of_the_list_exist() {
+        for name in SOME {
+            assert!(Kernel::named(name).is_some(), "{name}");
+        }
+        let cases = cases();
+        // Rings take some of what each of them is asked.
+        let rings = cases.iter().filter(|case| case.kernel.to_string().starts_with("ring"));
+        assert!(rings.count() > 100);
+    }
 }

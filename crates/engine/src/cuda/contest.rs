@@ -11,6 +11,7 @@ use super::tabled::{TABLE, Tabled};
 use crate::bench::Times;
 use crate::candidate::Candidate;
 use crate::problem::Problem;
+use gemwright_core::PICKED;
 use gemwright_cuda::{CudaError, Device, Tools};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,9 +104,9 @@ impl Measured {
         self.times.iter().find(|times| times.name == name)
     }
 
-    /// The one of ours that was picked.
+    /// The one of ours that was picked: the one of that name, otherwise the first.
     pub fn picked(&self) -> Option<&Times> {
-        self.times.iter().find(|times| times.own && times.name != TABLE)
+        self.of(PICKED).or_else(|| self.times.iter().find(|times| times.own && times.name != TABLE))
     }
 
     /// The best of ours, or of the others, by median; whom a table says is one of them.

@@ -1,6 +1,6 @@
 //! Which of our kernels is meant: one by name, or the one that is picked for a problem.
 
-use super::choose::choose;
+use super::choose::{choose, ranked};
 use super::own::{CONTRACT, OwnCuda};
 use super::own_decode::{OwnDecode, config as decode_config, few_rows};
 use super::own_mma::OwnMma;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A kernel of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// What the cost model picks among those for Hopper.
+    /// What the cost model picks.
     Picked,
     #[allow(missing_docs)]
     Hopper(KernelChoice),
@@ -27,6 +27,8 @@ pub enum Kernel {
 
 /// The name of the one that is picked.
 const PICKED: &str = "picked";
+/// So many are tried where the first refuses.
+const TRIED: usize = 16;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,7 +124,7 @@ struct Picked {
 
 impl Candidate for Picked {
     fn name(&self) -> &str {
-        "own.picked"
+        gemwright_core::PICKED
     }
 
     fn origin(&self) -> String {
@@ -139,7 +141,14 @@ impl Candidate for Picked {
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
         CONTRACT.admits(problem)?;
-        let kernel = choose(problem, &kernel_chip(&self.device));
-        kernel.ok_or_else(|| Refusal::Library("no tile fits".into()))?.candidate(&self.device).prepare(problem)
+        let mut refused = Refusal::Library("no tile fits".into());
+        // What is known of a device only when it is there may speak against the first.
+        for (kernel, _) in ranked(problem, &kernel_chip(&self.device)).into_iter().take(TRIED) {
+            match kernel.candidate(&self.device).prepare(problem) {
+                Ok(plan) => return Ok(plan),
+                Err(why) => refused = why,
+            }
+        }
+        Err(refused)
     }
 }

@@ -7,7 +7,7 @@ use crate::candidate::{Candidate, Plan};
 use crate::contract::{Contract, Refusal};
 use crate::dispatch::Dispatcher;
 use crate::problem::Problem;
-use gemwright_core::Way;
+use gemwright_core::{PICKED, Way};
 use gemwright_cuda::Device;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Tabled {
         let name = &answer.runner.candidate;
         // What a proposal is, or a tile is good for, depends on the problem: of another one's nothing is known.
         match name.split_once('.') {
-            Some(("own", _)) if answer.way != Way::Exact => format!("own.{}", Kernel::Picked),
+            Some(("own", _)) if answer.way != Way::Exact => PICKED.into(),
             Some((library, _)) if answer.way != Way::Exact => library.into(),
             _ => name.clone(),
         }

@@ -25,8 +25,8 @@ const NEAR: f64 = 1.1;
 const FINALISTS: usize = 8;
 
 /// Tries the field's candidates that `wanted` names on a problem. `told` hears of each before it runs, since it may be the
-/// last that is heard, and of nobody before several are measured together. `always` is measured with the fastest however
-/// slow it looks.
+/// last that is heard, and of nobody before several are measured together. Who is `always` of interest is measured with the
+/// fastest however slow it looks.
 ///
 /// # Errors
 /// What went wrong outside of any one candidate; after a fault on the GPU nothing more can be run by this process.
@@ -34,7 +34,7 @@ pub fn try_all(
     problem: &Problem,
     field: &Field<'_>,
     wanted: &dyn Fn(&str) -> bool,
-    always: &str,
+    always: &[String],
     rounds: usize,
     told: &mut dyn FnMut(Option<&str>),
 ) -> Result<Tried, CudaError> {
@@ -67,7 +67,8 @@ pub fn try_all(
     let near = looks.iter().take(FINALISTS).take_while(|(_, times)| times.quantile(0.5) <= NEAR * best).count();
     let (near, rest) = looks.split_at(near);
     let mut finalists: Vec<&dyn Candidate> = near.iter().map(|(candidate, _)| *candidate).collect();
-    finalists.extend(rest.iter().map(|(candidate, _)| *candidate).find(|candidate| candidate.name() == always));
+    let of_interest = |candidate: &&dyn Candidate| always.iter().any(|name| name == candidate.name());
+    finalists.extend(rest.iter().map(|(candidate, _)| *candidate).filter(of_interest));
     told(None);
     let method = Method { rounds, ..Method::BURST };
     let mut measured = measure(problem, &finalists, field.queue, field.tools, &[method])?.remove(0);
