@@ -4,7 +4,7 @@
     tune_check.py BINARY LIST.csv --dtype f32 --threads 2 --processes 5 --record DIR
 
 Tunes once (DIR/table.csv), then measures the list again in so many fresh processes, every candidate in turns as in the
-first. Of those runs only: the time end to end of the table's choices beside that of each candidate alone, median of the
+first, but without its second visit to those who may be the fastest. Of those runs only: the time end to end of the table's choices beside that of each candidate alone, median of the
 processes. Then every other M is left out of the table, and what neighbours and cost model say for it is held against the
 best that was measured; and, N and K by N and K, the cost model alone.
 """
@@ -31,8 +31,8 @@ def read(table):
     return rows
 
 
-def tune(options, table):
-    words = [options.binary, "tune", options.list, "-o", str(table), "--dtype", options.dtype, "--threads", str(options.threads), "--rounds", str(options.rounds)]
+def tune(options, table, visits):
+    words = [options.binary, "tune", options.list, "-o", str(table), "--dtype", options.dtype, "--threads", str(options.threads), "--rounds", str(options.rounds), "--visits", str(visits)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -79,13 +79,13 @@ def main():
     options.record.mkdir(parents=True, exist_ok=True)
     table = options.record / "table.csv"
     if not table.exists():
-        tune(options, table)
+        tune(options, table, 2)
     chosen = read(table)
     runs = []
     for i in range(options.processes):
         again = options.record / f"run{i}.csv"
         if not again.exists():
-            tune(options, again)
+            tune(options, again, 1)
         runs.append(read(again))
     counts = {(int(r["M"]), int(r["N"]), int(r["K"])): int(r.get("count") or 1) for r in csv.DictReader(open(options.list))}
     lines = []

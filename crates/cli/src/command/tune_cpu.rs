@@ -30,7 +30,7 @@ impl Measures for OnCpu {
         let wanted = self.all.iter().filter(|c| task.wants(c.name()) && c.contract().dtypes.contains(&types));
         let mut variants: Vec<Variant<'_>> = wanted.flat_map(|c| Variant::all(&**c, problem)).collect();
         // A look at the default is at the weights as they lie.
-        variants.retain(|variant| task.only.is_none() || !variant.runner.packed);
+        variants.retain(|v| (task.only.is_none() || !v.runner.packed) && task.wants_way(&v.runner));
         let refs: Vec<&dyn Candidate> = variants.iter().map(|variant| variant as &dyn Candidate).collect();
         let (rounds, threads) = (task.rounds, self.threads);
         let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS };
@@ -42,7 +42,7 @@ impl Measures for OnCpu {
         let mut measured = measure(problem, &refs, &mut [], &method, &mut tell);
         // Who may be the fastest runs once more, all of them in one rotation again: one disturbed minute must not decide.
         let again = contenders(&measured.times);
-        if task.only.is_none() && again.len() > 1 {
+        if task.only.is_none() && task.among.is_empty() && again.len() > 1 {
             let refs: Vec<&dyn Candidate> = refs.into_iter().filter(|c| again.contains(&c.name().into())).collect();
             for further in measure(problem, &refs, &mut [], &method, &mut tell).times {
                 let known = measured.times.iter_mut().find(|times| times.name == further.name);

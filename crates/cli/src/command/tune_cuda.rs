@@ -67,11 +67,12 @@ impl Measures for OnCuda {
             Some(name) => told(Stage::Candidate(name.into())),
             None => told(Stage::together()),
         };
-        let tried = try_all(&problem, &field, &|name| task.wants(name), &always, task.rounds, &mut tell)
-            .map_err(|e| Error::Failed(e.to_string()))?;
         let runner = |name: &str| Runner { candidate: name.into(), packed: false, split: false };
+        let wanted = |name: &str| task.wants(name) && task.wants_way(&runner(name));
+        let tried = try_all(&problem, &field, &wanted, &always, task.rounds, &mut tell)
+            .map_err(|e| Error::Failed(e.to_string()))?;
         let mut times: Vec<_> = tried.times.iter().filter_map(|times| timed(runner(&times.name), times)).collect();
-        if task.only.is_none() {
+        if task.only.is_none() && task.among.is_empty() {
             // What the cost model picks, under that name too: of products that were not measured it is all there is to say.
             let known = times.iter().find(|timed| Some(&timed.runner.candidate) == picked.as_ref());
             times.extend(known.map(|known| Timed { runner: runner(PICKED), ..known.clone() }));

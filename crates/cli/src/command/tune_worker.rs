@@ -5,6 +5,7 @@ use crate::error::Error;
 use gemwright_core::{DType, Product, Runner, Timed};
 use gemwright_engine::bench::Times;
 use gemwright_engine::{Epilogue, Layout, Problem};
+use gemwright_exchange::tuned::runner_word;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
@@ -49,22 +50,27 @@ pub struct Task {
     pub without: Vec<String>,
     /// Only this one, to see what there is to gain.
     pub only: Option<String>,
+    /// Only these runners, as tables write them; all where empty.
+    pub among: Vec<String>,
     pub rounds: usize,
 }
 
 impl Task {
     pub fn line(&self) -> String {
-        let Task { problem, without, only, rounds } = self;
-        json!({"problem": problem_line(problem), "without": without, "only": only, "rounds": rounds}).to_string()
+        let Task { problem, without, only, among, rounds } = self;
+        let problem = problem_line(problem);
+        json!({"problem": problem, "without": without, "only": only, "among": among, "rounds": rounds}).to_string()
     }
 
     fn parse(line: &str) -> Option<Task> {
         let value: Value = serde_json::from_str(line).ok()?;
         let word = |value: &Value| value.as_str().map(str::to_string);
+        let words = |list: &Value| list.as_array()?.iter().map(word).collect::<Option<Vec<_>>>();
         Some(Task {
             problem: problem_of(&value["problem"])?,
-            without: value["without"].as_array()?.iter().map(word).collect::<Option<_>>()?,
+            without: words(&value["without"])?,
             only: word(&value["only"]),
+            among: words(&value["among"])?,
             rounds: value["rounds"].as_u64()? as usize,
         })
     }
@@ -75,6 +81,11 @@ impl Task {
             Some(name) => candidate == name,
             None => !self.without.iter().any(|dropped| dropped == candidate),
         }
+    }
+
+    /// Whether one of its ways does.
+    pub fn wants_way(&self, runner: &Runner) -> bool {
+        self.among.is_empty() || self.among.contains(&runner_word(runner))
     }
 }
 
@@ -229,10 +240,13 @@ mod tests {
         let problem = Problem { prepacked: true, epilogue, alpha: 0.5, ..Problem::linear(5, 7, 9, DType::Bf16) };
         assert_eq!(problem_of(&problem_line(&problem)), Some(problem));
         assert_eq!(problem_of(&json!({"extents": [1]})), None);
-        let task = Task { problem, without: vec!["mkl".into()], only: None, rounds: 9 };
+        let task =
+            Task { problem, without: vec!["mkl".into()], only: None, among: vec!["blis:packed".into()], rounds: 9 };
         let back = Task::parse(&task.line()).unwrap();
         assert_eq!((back.problem, back.rounds), (problem, 9));
         assert!(back.wants("openblas") && !back.wants("mkl"));
+        let way = |packed| Runner { candidate: "blis".into(), packed, split: false };
+        assert!(back.wants_way(&way(true)) && !back.wants_way(&way(false)));
     }
 
     #[test]

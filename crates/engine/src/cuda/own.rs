@@ -208,18 +208,19 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
     // TMA writes rows that begin on multiples of 16 bytes.
     let per = 16 / problem.out_dtype.bytes() as i64;
     let kept = problem.epilogue.kept;
-    // The second half of what is kept of a gated one begins at a column of its own.
-    let kept_aligned = kept.is_none_or(|kept| aligned(kept, per) && (!problem.epilogue.gated || p.n as i64 % per == 0));
+    // It writes whole 16 bytes too: where a row ends inside of them, what lies behind it would be lost.
+    let whole = p.n as i64 % per == 0;
+    let kept_aligned = kept.is_none_or(|kept| aligned(kept, per));
     let split = matches!(choice.schedule, Schedule::SplitK(_));
     let contiguous = |layout: Layout| layout.col == 1 || p.n <= 1;
     let rows = problem.out_dtype != DType::F32 && !split && contiguous(problem.out) && kept.is_none();
     let way = match () {
         () if choice.turned && problem.out_dtype == DType::F32 => OutWay::Elements,
-        () if aligned(problem.out, per) && problem.bases[2] >= 16 && kept_aligned => OutWay::Boxes,
+        () if whole && aligned(problem.out, per) && problem.bases[2] >= 16 && kept_aligned => OutWay::Boxes,
         () if rows => OutWay::Rows,
         () => OutWay::Elements,
     };
-    let whole = !choice.turned && !split;
+    let pairs = !choice.turned && !split;
     Ok(Config {
         cluster: choice.cluster,
         layouts: Layouts { a_mn, b_mn },
@@ -227,7 +228,7 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
         output: Output { dtype: problem.out_dtype, add: adds && problem.out_dtype == DType::F32, way },
         gate: if problem.epilogue.gated { Gate::First } else { Gate::None },
         activation: problem.epilogue.activation,
-        parts: part_ways(problem, choice.turned, whole),
+        parts: part_ways(problem, choice.turned, pairs),
         kept: kept.is_some(),
         scaled: problem.alpha != 1.0,
         ..Config::new(choice.tile, choice.schedule, choice.turned)
