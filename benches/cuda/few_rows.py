@@ -3,7 +3,9 @@
 
     python3 benches/cuda/few_rows.py DIR
 
-DIR has raw.json of `gemwright bench --device cuda` as single.json.gz (--single), early.json.gz, and chain*.json.gz (--chain).
+DIR has raw.json of `gemwright bench --device cuda` as single.json.gz (--single), early.json.gz, and chain*.json.gz (--chain);
+fp8-bf16.json.gz and fp8-weights.json.gz are of --single --against none, the second with --fp8 weights --scales rows, run one
+after the other.
 """
 import gzip, json, math, pathlib, statistics, sys
 
@@ -22,8 +24,23 @@ def mean(values):
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
+def of_weights(folder):
+    sixteen, eight = (read(folder / f"fp8-{name}.json.gz")["products"] for name in ["bf16", "weights"])
+    time = lambda row: statistics.median(own(row)["us"])
+    print("weights of e4m3, of the time with bf16\n| weights in bf16 | products | geomean | most |\n|---|---|---|---|")
+    for least, most in [(0, 50), (50, math.inf)]:
+        pairs = [(time(y) / time(x), y) for x, y in zip(sixteen, eight) if least <= x["n"] * x["k"] * 2 / 1e6 < most]
+        print(f"| {least} to {most} MB | {len(pairs)} | {mean([x for x, _ in pairs]):.3f} | {max(x for x, _ in pairs):.3f} |")
+        for ratio, row in sorted(pairs, key=lambda pair: -pair[0])[:3]:
+            print(f"  {row['m']}x{row['n']}x{row['k']} {own(row)['name']}: {ratio:.3f}")
+
+
 def main(folder):
+    if (folder / "fp8-weights.json.gz").exists():
+        of_weights(folder)
     for name in ["single", "early", "m16"]:
+        if not (folder / f"{name}.json.gz").exists():
+            continue
         record = read(folder / f"{name}.json.gz")
         rows, limit = record["products"], record["read_bytes_per_second"]
         print(f"{name}: {len(rows)} products, memory read at {limit / 1e12:.2f} TB/s")

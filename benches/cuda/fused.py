@@ -8,52 +8,14 @@ with max-autotune; gemwright runs the layer and the bare product (SiLU: of width
 eight beside it. Every round takes one turn of each. A window is a CUDA graph of as many calls as take 1.5 ms, at full
 clocks (8 ms of rest before each), bf16, normal numbers.
 """
-import argparse, csv, json, os, pathlib, statistics, subprocess, tempfile, time
+import argparse, csv, json, pathlib, statistics
 
 import torch
 import torch.nn.functional as F
 
+from windows import WINDOWS, gemwright, gpu, graph_of, windows
+
 SHAPES = [(8192, 4096, 4096), (8192, 14336, 4096), (512, 14336, 4096)]
-WINDOW, REST, WINDOWS = 1.5e-3, 8e-3, 3
-
-
-def graph_of(call):
-    """A window of a call, and how many calls it has."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    for _ in range(3):
-        call()
-    end.record()
-    end.synchronize()
-    count = max(1, round(WINDOW / (begin.elapsed_time(end) / 3e3)))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(count):
-            call()
-    return graph, count
-
-
-def windows(graph, count):
-    """Microseconds of a call in each of a few windows."""
-    found = []
-    for _ in range(WINDOWS):
-        torch.cuda.synchronize()
-        time.sleep(REST)
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        found.append(begin.elapsed_time(end) * 1e3 / count)
-    return found
-
-
 def torch_ways(layer, m, n, k):
     x, w, b = (torch.randn(*size, device="cuda", dtype=torch.bfloat16) for size in [(m, k), (n, k), (n,)])
     up = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
@@ -91,15 +53,6 @@ def torch_ways(layer, m, n, k):
     return ways
 
 
-def ours(binary, shape, *options):
-    with tempfile.TemporaryDirectory() as folder:
-        table = pathlib.Path(folder) / "shape.csv"
-        table.write_text("flags,batch,M,N,K\nTN,1,{},{},{}\n".format(*shape))
-        command = [binary, "bench", "--device", "cuda", table, "--rounds", str(WINDOWS), "--quiet", "--format", "json", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["products"][0]["burst"]["times"]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
@@ -118,10 +71,10 @@ def main():
             for _ in range(args.rounds):
                 for name, way in ways.items():
                     times.setdefault(name, []).extend(windows(*way))
-                [fused] = ours(args.binary, (m, n, k), "--epilogue", epilogue, "--against", "none")
+                [fused] = gemwright(args.binary, "TN", (m, n, k), "--epilogue", epilogue, "--against", "none")
                 times.setdefault("gemwright fused", []).extend(fused["us"])
                 times.setdefault("gemwright fused kernel", fused["name"])
-                for time_ in ours(args.binary, (m, width, k)):
+                for time_ in gemwright(args.binary, "TN", (m, width, k)):
                     name = "gemwright bare product" if time_["own"] else "cublaslt bare, default" if time_["name"] == "cublaslt" else "cublaslt bare, best of 8"
                     times.setdefault(name, []).extend(time_["us"])
             kernel = times.pop("gemwright fused kernel")
@@ -136,8 +89,7 @@ def main():
             }
             rows.append({**row, "raw": {name: [round(x, 2) for x in values] for name, values in times.items()}})
             print(json.dumps(row), flush=True)
-    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", "--format=csv,noheader"], capture_output=True, text=True)
-    raw = {"torch": torch.__version__, "gpu": smi.stdout.strip(), "rounds": args.rounds, "windows": WINDOWS, "layers": rows}
+    raw = {"torch": torch.__version__, "gpu": gpu(), "rounds": args.rounds, "windows": WINDOWS, "layers": rows}
     (folder / "raw.json").write_text(json.dumps(raw))
     with open(folder / "table.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, [key for key in rows[0] if key != "raw"], extrasaction="ignore")

@@ -27,11 +27,11 @@ impl DecodeChoice {
         DirectChoice::all().map(DecodeChoice::Direct).chain(RingChoice::all().map(DecodeChoice::Ring))
     }
 
-    /// What it will take, where a multiprocessor runs so many blocks at once.
-    pub fn seconds(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
+    /// What it will take, where a multiprocessor runs so many blocks at once and an element of the weight has so many bytes.
+    pub fn seconds(&self, product: &Product, weight_bytes: u64, blocks: u64, chip: &KernelChip) -> f64 {
         match self {
             DecodeChoice::Direct(choice) => CLOSE * choice.seconds(product, blocks, chip),
-            DecodeChoice::Ring(choice) => choice.seconds(product, chip),
+            DecodeChoice::Ring(choice) => choice.seconds(product, weight_bytes, chip),
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
             ("ring-8x4c512", 1, (8, 22_016, 4096), 43.81),
         ] {
             let product = Product { batch: 1, m, n, k };
-            let seconds = DecodeChoice::named(name).unwrap().seconds(&product, blocks, &chip);
+            let seconds = DecodeChoice::named(name).unwrap().seconds(&product, 2, blocks, &chip);
             assert!((seconds * 1e6 / us - 1.0).abs() < 0.08, "{name}: {seconds:e} for {us}");
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     fn long_rows_go_through_rings_and_short_ones_do_not() {
         let chip = KernelChip::hopper(132);
         let best = |name: &str, blocks: u64, (n, k): (u64, u64)| {
-            DecodeChoice::named(name).unwrap().seconds(&Product { batch: 1, m: 8, n, k }, blocks, &chip)
+            DecodeChoice::named(name).unwrap().seconds(&Product { batch: 1, m: 8, n, k }, 2, blocks, &chip)
         };
         assert!(best("ring-8x8c256", 1, (4096, 4096)) < best("decode-16x8a4", 2, (4096, 4096)));
         assert!(best("ring-8x8c256", 1, (32_768, 512)) > best("decode-16x4a4", 5, (32_768, 512)));

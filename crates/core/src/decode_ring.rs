@@ -48,17 +48,17 @@ impl RingChoice {
         kinds.into_iter().map(|(share, chunk, split)| RingChoice { warps: 8, share, chunk, split })
     }
 
-    /// Bytes of a slot.
-    pub fn slot_bytes(&self) -> u32 {
-        RingChoice::ROWS as u32 * self.chunk * 2
+    /// Bytes of a slot, of elements of so many.
+    pub fn slot_bytes(&self, weight_bytes: u64) -> u32 {
+        RingChoice::ROWS as u32 * self.chunk * weight_bytes as u32
     }
 
     /// What it will take. Fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
     /// (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
-    pub fn seconds(&self, product: &Product, chip: &KernelChip) -> f64 {
+    pub fn seconds(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
         let (launch, share_of_memory) = if self.chunk <= 256 { LAUNCH[0] } else { LAUNCH[1] };
         let [m, n, k] = [product.m, product.n, product.k].map(|x| x as f64);
-        let memory = n * k * 2.0 / (share_of_memory * chip.memory * chip.clock);
+        let memory = n * k * weight_bytes as f64 / (share_of_memory * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
         let chunks = self.chunks_of_warp(product.k);
         let rings = self.waves(product, chip) * chunks as f64 / SLOTS * LATENCY;

@@ -141,12 +141,15 @@ impl Schedule {
     }
 
     /// Every one that kernels are built for.
-    pub const ALL: [Schedule; 6] = [
+    pub const ALL: [Schedule; 9] = [
         Schedule::Persistent,
         Schedule::DataParallel,
         Schedule::StreamK,
         Schedule::SplitK(2),
+        Schedule::SplitK(3),
         Schedule::SplitK(4),
+        Schedule::SplitK(5),
+        Schedule::SplitK(6),
         Schedule::SplitK(8),
     ];
 

@@ -14,7 +14,8 @@
 //   SPLIT       blocks of a cluster that share K
 //   AHEAD       pieces of K that a warp has on the way
 //   BLOCKS      of a multiprocessor at least, for the number of registers
-//   W_SHIFTED, X_SHIFTED   rows begin anywhere: 16 bytes are made of two that lie on their boundary
+//   W_SHIFTED, X_SHIFTED   rows begin anywhere: 16 bytes are made of two that lie on their boundary, of which the next lane has
+//               the second; behind a warp's last piece they are read for that alone
 //   K_TAIL      K is no multiple of the elements in 16 bytes
 //   OPERAND_F16 operands are f16 (otherwise bf16)
 //   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
@@ -71,15 +72,15 @@ template <bool SHIFTED> struct Line {
         from = first - 2 * by + lane_bytes;
     }
 };
-struct Got { Sixteen first, next; };                       // the next ones only where rows are shifted
 
 // ---- what a warp has on the way --------------------------------------------------------------------------------
 struct Ring {
-    Got w[AHEAD][GROUPS][2];
-    Got x[AHEAD][TOKENS];
+    Sixteen w[AHEAD][GROUPS][2];
+    Sixteen x[AHEAD][TOKENS];
+    Sixteen w_behind[GROUPS][2], x_behind[TOKENS];         // the last piece, where rows are shifted: of the last lane of a row
     Line<W_SHIFTED> rows[GROUPS][2];
     Line<X_SHIFTED> tokens[TOKENS];
-    int k, lane_k;                                         // K, and the lane's first in a piece
+    int k, lane, lane_k;                                   // K, and the lane's first in a piece
 
     // Rows past the last read the last one again; nobody writes what comes of them.
     __device__ __forceinline__ void tile(const Params& p, int index, int lane) {
@@ -95,50 +96,57 @@ struct Ring {
 #pragma unroll
         for (int m = 0; m < TOKENS; ++m) tokens[m].begin(p.x + min(8 * m + g, p.ends.m - 1) * p.x_row + z * p.x_batch, at);
     }
-    template <bool SHIFTED> __device__ __forceinline__ bool goes_on(const Line<SHIFTED>& line, int at) const { return line.by && at + lane_k + 8 - line.by < k; }
+    // Whether the sixteen bytes from a lane's piece on, or those behind them, hold an element of the row.
+    template <bool SHIFTED> __device__ __forceinline__ bool has(const Line<SHIFTED>& line, int at) const { return at + lane_k - line.by < k; }
+    template <bool SHIFTED> __device__ __forceinline__ void load_behind(Sixteen& behind, const Line<SHIFTED>& line, int at) {
+        behind = Sixteen{};
+        if (lane % 4 == 3 && line.by && has(line, at + PER)) behind = keep_near(line.from + at * 2 + 16);
+    }
     __device__ __forceinline__ void load_w(int u, int at) {
-        const bool in = at + lane_k < k;
 #pragma unroll
         for (int r = 0; r < GROUPS; ++r)
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-                const char* from = rows[r][h].from + at * 2;
-                Got& got = w[u][r][h];
-                got.first = Sixteen{};
-                if (W_SHIFTED) {
-                    got.next = Sixteen{};
-                    if (in) got.first = keep_near(from);
-                    if (goes_on(rows[r][h], at)) got.next = keep_near(from + 16);
-                } else if (in) got.first = stream(from);
+                const Line<W_SHIFTED>& line = rows[r][h];
+                w[u][r][h] = Sixteen{};
+                if (has(line, at)) w[u][r][h] = W_SHIFTED ? keep_near(line.from + at * 2) : stream(line.from + at * 2);
+                if (W_SHIFTED && u == AHEAD - 1) load_behind(w_behind[r][h], line, at);
             }
     }
     __device__ __forceinline__ void load_x(int u, int at) {
-        const bool in = at + lane_k < k;
 #pragma unroll
         for (int m = 0; m < TOKENS; ++m) {
-            const char* from = tokens[m].from + at * 2;
-            Got& got = x[u][m];
-            got.first = Sixteen{};
-            if (in) got.first = keep_near(from);
-            if (X_SHIFTED) {
-                got.next = Sixteen{};
-                if (goes_on(tokens[m], at)) got.next = keep_near(from + 16);
-            }
+            x[u][m] = Sixteen{};
+            if (has(tokens[m], at)) x[u][m] = keep_near(tokens[m].from + at * 2);
+            if (X_SHIFTED && u == AHEAD - 1) load_behind(x_behind[m], tokens[m], at);
         }
     }
-    template <bool SHIFTED> __device__ __forceinline__ Sixteen taken(const Got& got, const Line<SHIFTED>& line, int at) const {
-        Sixteen v = got.first;
-        if (SHIFTED) v = shifted(v, got.next, line.by);
-        if (K_TAIL) cut(v, k - at - lane_k);
+    // A lane's eight elements of a piece. `following` is the piece after it; the last one's is not here but for `behind`.
+    template <bool SHIFTED> __device__ __forceinline__ Sixteen taken(const Sixteen& piece, const Sixteen& following, const Sixteen& behind, bool last, const Line<SHIFTED>& line, int at) const {
+        Sixteen v = piece;
+        if (SHIFTED) {
+            Sixteen next;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const u32 given = lane % 4 == 0 && !last ? following.x[i] : piece.x[i];
+                next.x[i] = __shfl_sync(~0u, given, (lane & ~3) | (lane + 1 & 3));
+                if (last && lane % 4 == 3) next.x[i] = behind.x[i];
+            }
+            v = shifted(piece, next, line.by);
+        }
+        if ((K_TAIL || SHIFTED) && at + PIECE > k) cut(v, k - at - lane_k);
         return v;
     }
     __device__ __forceinline__ void multiply(int u, int at, float (&sums)[GROUPS][TOKENS][4]) const {
+        const bool last = u == AHEAD - 1;
+        const int after = last ? u : u + 1;
         Sixteen token[TOKENS];
 #pragma unroll
-        for (int m = 0; m < TOKENS; ++m) token[m] = taken(x[u][m], tokens[m], at);
+        for (int m = 0; m < TOKENS; ++m) token[m] = taken(x[u][m], x[after][m], x_behind[m], last, tokens[m], at);
 #pragma unroll
         for (int r = 0; r < GROUPS; ++r) {
-            const Sixteen upper = taken(w[u][r][0], rows[r][0], at), lower = taken(w[u][r][1], rows[r][1], at);
+            const Sixteen upper = taken(w[u][r][0], w[after][r][0], w_behind[r][0], last, rows[r][0], at);
+            const Sixteen lower = taken(w[u][r][1], w[after][r][1], w_behind[r][1], last, rows[r][1], at);
 #pragma unroll
             for (int m = 0; m < TOKENS; ++m) {
                 mma(sums[r][m], upper.x[0], lower.x[0], upper.x[1], lower.x[1], token[m].x[0], token[m].x[1]);
@@ -162,7 +170,8 @@ decode(const __grid_constant__ Params p) {
 
     int index = blockIdx.x / SPLIT;
     Ring ring;
-    ring.k = p.k;
+    ring.k = p.k ? p.k : -PER;                             // of nothing nothing is read, wherever it would begin
+    ring.lane = lane;
     ring.lane_k = t * PER;
     ring.tile(p, index, lane);
 #if __CUDA_ARCH__ >= 900

@@ -1,4 +1,5 @@
-// What becomes of the sums in registers: out = activation(scale * (alpha * sum) + bias) * times + residual.
+// What becomes of the sums in registers: out = activation(scale * (alpha * sum) + bias) * times + residual. Where operands
+// have factors (SCALES), of a whole matrix or of its rows along k, sums are multiplied with them first.
 #pragma once
 #define ACT_NONE 0
 #define ACT_RELU 1
@@ -114,6 +115,10 @@ struct Ends {
     int m, n;                            // of the sums, and of what is written
     int second;                          // of a gate: columns from the first half to the second
     float alpha;
+    const float *scales_a, *scales_b;    // factors of rows and of columns of the sums
+    int step_a, step_b;                  // from one to the next; 0: one for all
+    __device__ __forceinline__ float scale_of_row(int r) const { return scales_a ? scales_a[min(r, m - 1) * step_a] : 1.f; }
+    __device__ __forceinline__ float scale_of_column(int c, int half = 0) const { return scales_b ? scales_b[(min(c, n - 1) + half) * step_b] : 1.f; }
 };
 
 constexpr int PARTS = (SCALE != 0) + (BIAS != 0) + (TIMES != 0) + (RESIDUAL != 0);
@@ -221,9 +226,16 @@ __device__ __forceinline__ float after_activation(float x, const Beside& row, co
 // All sums of a thread, up to the activation (BEFORE), from it on (AFTER), or both; the thread's warp begins at a row of
 // the tile at m0, n0.
 template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const Ends& p, Sums& d, [[maybe_unused]] const Ahead& ahead, [[maybe_unused]] u32 staged, int m0, int n0, int z, int row, int lane) {
-    if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED)) return;
+    if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED || SCALES)) return;
     const int r0 = row + lane / 4, c0 = 2 * (lane % 4);
     const Nearby parts(p, m0, n0, z);
+#if SCALES
+    float by_row[MSUB][2];
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int h = 0; h < 2 && BEFORE; ++h) by_row[i][h] = p.scale_of_row(m0 + r0 + i * ROW_STEP + 8 * h);
+#endif
 #pragma unroll
     for (int j = 0; j < OUT_BN / 8; ++j) {
         // Not all loads at once: there are no registers for what they bring.
@@ -243,6 +255,10 @@ template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const 
                 [[maybe_unused]] float* other = x + (GATED ? COLUMNS / 4 : 0);
 #pragma unroll
                 for (int e = 0; e < 2 && BEFORE; ++e) {
+#if SCALES
+                    x[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e);
+                    if (GATED) other[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e, p.second);
+#endif
                     x[e] = before_activation(p, x[e], ahead.rows[i][h], columns[e], own[e]);
                     if (GATED && ALPHA) other[e] *= p.alpha;
                 }

@@ -34,6 +34,11 @@ __device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_u
     const Beside row = parts.of_row(0), column = parts.of_column(0);
     Beside own[2] = {};
     parts.of_two(0, 0, own);
+    if (SCALES) {
+        const float by_row = p.ends.scale_of_row(m);
+        sum *= by_row * p.ends.scale_of_column(n);
+        if (GATED) other *= by_row * p.ends.scale_of_column(n, p.ends.second);
+    }
     if (ALPHA) other *= p.ends.alpha;
     float x = before_activation(p.ends, sum, row, column, own[0]), unused = 0.f;
 #if KEEP

@@ -1,4 +1,4 @@
-// C[m][n] = epilogue(sum over k of A(m,k) * B(n,k)) on Hopper's tensor cores (sm_90a): 16-bit operands, f32 sums.
+// C[m][n] = epilogue(sum over k of A(m,k) * B(n,k)) on Hopper's tensor cores (sm_90a): operands of 16 bits or e4m3, f32 sums.
 //
 // One warpgroup brings tiles into a ring of STAGES slots of shared memory (TMA), two others multiply them (wgmma) and
 // store. Blocks are persistent: the loads of the next tile begin while this one is stored.
@@ -12,6 +12,8 @@
 //               stores while the other multiplies
 //   STREAM_K    some tiles are cut along K so that all clusters have the same to do (walk.cuh)
 //   SWAP        C is written transposed: the weights are A, whose rows fill the 64 of wgmma, and few tokens are B
+//   OPERAND_BYTES   2, or 1: e4m3, k contiguous
+//   PROMOTE     sums of e4m3, for which tensor cores keep some 14 bits, are added up in f32 after every block of K
 //   A_MN, B_MN  0: k is contiguous; 1: m or n is
 //   OUT_F32, OUT_F16   type of C (otherwise bf16); OUT_ADD: added to what C has (f32)
 //   DIRECT      C is written from registers, element by element: any layout
@@ -20,11 +22,14 @@
 //   GATED       B is two matrices of as many columns, one below the other: out = activation(first) * second
 //   ALPHA, ACT                     of the epilogue, and how its parts lie: SCALE, BIAS, TIMES, RESIDUAL (epilogue.cuh)
 //   KEEP        what goes into the activation is written too, of GATED both halves
+//   GROUPED     1: rows of A (SWAP: of B) are those of one group after the other, each with a matrix of weights of its own;
+//               2: k is, and each group has a result. Where groups end is read on the device (groups.cuh)
 #include "ptx.cuh"
 #include "walk.cuh"
+#include "groups.cuh"
 #include "wgmma.cuh"       // wgmma_tile_product(d, a, b, accumulate): written by the host for this BN and type
 
-constexpr int BK = 64;                                    // of 2 bytes: one row of the swizzle
+constexpr int BK = 128 / OPERAND_BYTES;                   // one row of the swizzle
 constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that a warpgroup has
 constexpr int MSUB = WG_ROWS / 64;
 constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
@@ -32,9 +37,9 @@ constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
 #define ALONG PINGPONG
 #define STAGED (SPLIT == 1)
 #include "epilogue.cuh"
-constexpr u32 CHUNK = BK * 128;                           // bytes of 64 rows by 64 k, and of 64 k by 64 columns
-constexpr u32 A_BYTES = BM * BK * 2;
-constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * BK * 2;
+constexpr u32 CHUNK = 64 * 128;                           // bytes of 64 rows by BK, and of 64 k by 64 columns
+constexpr u32 A_BYTES = BM * 128;
+constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * 128;
 constexpr u32 OFF_A = 0;
 constexpr u32 OFF_B = STAGES * A_BYTES;
 constexpr u32 OFF_OUT = OFF_B + STAGES * ((B_BYTES + 1023) / 1024 * 1024);
@@ -47,7 +52,8 @@ constexpr u32 OUT_BYTES = DIRECT || SPLIT > 1 ? 0 : (ALONE ? 8 : 2) * 2 * BOX_BY
 constexpr u32 OFF_BAR = OFF_OUT + OUT_BYTES;
 constexpr u32 OFF_STAGED = OFF_BAR + 2 * STAGES * 8;           // numbers of columns for the epilogue, of either warpgroup
 constexpr u32 STAGED_BYTES = STAGED ? BY_COLUMN * BN * sizeof(Out) : 0;
-constexpr u32 SMEM_BYTES = OFF_STAGED + 2 * STAGED_BYTES;
+constexpr u32 OFF_GROUPS = OFF_STAGED + 2 * STAGED_BYTES;
+constexpr u32 SMEM_BYTES = OFF_GROUPS + GROUPS_BYTES;
 static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
 static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
 static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
@@ -59,6 +65,11 @@ static_assert(SPLIT == 1 || !PAIRS, "split sums come one by one");
 static_assert(!OUT_F32 || !SWAP || DIRECT, "f32 is not turned on its way out");
 static_assert(!BY_ROWS || (!OUT_F32 && !DIRECT && SPLIT == 1), "rows of 16 bits, of sums that lie with one block");
 static_assert(!BY_ROWS || !KEEP, "what is kept begins on 16 bytes");
+static_assert(OPERAND_BYTES == 2 || (!A_MN && !B_MN), "of e4m3 k is contiguous");
+static_assert(!PROMOTE || (OPERAND_BYTES == 1 && !PINGPONG), "while one warpgroup adds up, the other multiplies");
+static_assert(!GROUPED || (CLUSTER == 1 && SPLIT == 1 && !STREAM_K && !PARTS && !KEEP && !BY_ROWS && !DIRECT), "groups have whole tiles and no parts");
+static_assert(GROUPED != 1 || !OUT_F32, "rows of groups are of 16 bits");
+static_assert(GROUPED != 2 || (A_MN && B_MN && !SWAP), "k of groups is not contiguous");
 extern "C" __constant__ const u32 smem_bytes = SMEM_BYTES;
 
 struct Params {
@@ -72,6 +83,8 @@ struct Params {
     int tiles_m, tiles_n, group;    // tiles_m counts clusters
     int whole, shared;              // tiles of all batches
     int z_a, z_b;                   // 0 for an operand that all matrices of a batch share
+    int groups;                     // GROUPED
+    const int* group_ends;          // of each: the row, or k, that is not its own any more
 };
 
 // The ring, as seen by one who walks around it.
@@ -85,20 +98,55 @@ struct Ring {
     }
 };
 
+// ---- a piece of the result: where it begins, in which matrices, and which blocks of K ---------------------------
+struct Spot {
+    int m0, n0, za, zb, z;
+    int k0, from, to;               // k of block 0; blocks
+    int rest;                       // GROUPED 2: k of the last block that are the group's
+    int end;                        // GROUPED 1: of the group's rows
+};
+__device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
+    Spot s;
+#if GROUPED == 1
+    const Share share = groups.of(piece.tile, SWAP ? BN : BM);
+    const int token = share.first + share.across * (SWAP ? BN : BM);
+    s.m0 = SWAP ? share.weights * BM : token;
+    s.n0 = SWAP ? token : share.weights * OUT_BN;
+    s.za = SWAP ? share.group : 0;
+    s.zb = SWAP ? 0 : share.group;
+    s.z = 0;
+    s.end = share.end;
+    s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
+#else
+    const Place at = order.at(piece.tile);
+    s.m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM;
+    s.n0 = at.n * OUT_BN;
+    s.z = at.batch;
+#if GROUPED == 2
+    const int first = at.batch ? p.group_ends[at.batch - 1] : 0, k = min(p.group_ends[at.batch], p.k) - first;
+    s.za = s.zb = 0;
+    s.k0 = first; s.from = 0; s.to = max((k + BK - 1) / BK, 0); s.rest = k - (s.to - 1) * BK;
+#else
+    s.za = at.batch * p.z_a; s.zb = at.batch * p.z_b;
+    s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
+    if (SPLIT > 1) { s.from = rank * piece.to / SPLIT; s.to = (rank + 1) * piece.to / SPLIT; }
+#endif
+    s.end = SWAP ? p.ends.n : p.ends.m;
+#endif
+    return s;
+}
+
 // ---- the warpgroup that loads: one thread of it ----------------------------------------------------------------
-__device__ __forceinline__ void load_all(const Params& p, u32 base, const Order& order, Walk walk, u32 rank) {
+__device__ __forceinline__ void load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank) {
     const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
     Ring ring = {0, 0};
     Piece piece;
     while (walk.next(piece)) {
-        const Place at = order.at(piece.tile);
-        const int m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM, n0 = at.n * OUT_BN;
-        const int za = at.batch * p.z_a, zb = at.batch * p.z_b;
-        int from = piece.from, to = piece.to;
-        if (SPLIT > 1) { from = rank * to / SPLIT; to = (rank + 1) * to / SPLIT; }
-        for (int kb = from; kb < to; ++kb, ring.step()) {
+        const Spot at = spot_of(p, groups, order, piece, rank);
+        const int m0 = at.m0, n0 = at.n0, za = at.za, zb = at.zb;
+        for (int kb = at.from; kb < at.to; ++kb, ring.step()) {
             const u32 bar = full0 + ring.slot * 8, a = base + OFF_A + ring.slot * A_BYTES, b = base + OFF_B + ring.slot * B_SLOT;
-            const int k0 = kb * BK;
+            const int k0 = at.k0 + kb * BK;
             bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);     // passes at once in the first round
             bar_expect(bar, A_BYTES + B_BYTES);                   // what lies outside of the matrix counts too
 #if A_MN
@@ -127,21 +175,66 @@ __device__ __forceinline__ void load_all(const Params& p, u32 base, const Order&
 }
 
 
+// ---- K of a group ends inside of a block: what the next group has there counts as nothing ----------------------
+#if GROUPED == 2
+// Both warpgroups clear all of it, and neither waits for the other: what it would overwrite are zeros.
+__device__ __forceinline__ void clear_rest(u32 a, u32 b, int rest) {
+    const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
+    const int units = (BK - rest) * 8;                            // of 16 bytes, of 64 columns
+    auto clear = [&](u32 from, int chunks) {
+        for (int i = thread; i < chunks * units; i += 128)
+            asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"(from + i / units * CHUNK + rest * 128 + i % units * 16), "r"(0) : "memory");
+    };
+    clear(a, BM / 64);
+    clear(b, (BN + 63) / 64);
+    smem_to_tma();
+    named_sync(group, 128);
+}
+#endif
+
 // ---- sums: d[i] is rows 64i + 16 (warp % 4) and on of a tile, as epilogue.cuh has it ---------------------------
 // Multiplies blocks of K of one tile, freeing each slot when the next block's products have begun.
-__device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, u32 full0, u32 empty0, u64 tile_a, u64 tile_b, int lane) {
-    constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further
-    int before = -1;
+// Of the last block of a group's K only `rest` are its own.
+__device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane) {
+    constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further, of e4m3 32
+    constexpr int PRODUCTS = 4;                                   // along K, of a block
+    [[maybe_unused]] int before = -1;
     auto free_slot = [&](int slot) {
         if (CLUSTER > 1) { if (lane < CLUSTER) bar_arrive_at(empty0 + slot * 8, lane); }
         else if (lane == 0) bar_arrive(empty0 + slot * 8);
     };
     for (int kb = 0; kb < count; ++kb) {
         bar_wait(full0 + ring.slot * 8, ring.phase);
+#if GROUPED == 2
+        if (rest < BK && kb == count - 1) clear_rest(base + OFF_A + ring.slot * A_BYTES, base + OFF_B + ring.slot * B_SLOT, rest);
+#endif
         const u64 a = tile_a + (u64)(ring.slot * (A_BYTES >> 4)), b = tile_b + (u64)(ring.slot * (B_SLOT >> 4));
+#if PROMOTE
+        // In turns, lest both multiply at half the pace, end together and add up together.
+        const int mine = threadIdx.x / 128 - 1;
+        named_sync(3 + mine, 256);
+        wgmma_fence();
+        Sums block;
+#pragma unroll
+        for (int k = 0; k < PRODUCTS; ++k) {
+#pragma unroll
+            for (int i = 0; i < MSUB; ++i) wgmma_tile_product(block[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, k != 0);
+            wgmma_commit();
+        }
+        wgmma_wait<1>();                                          // the other's first product begins when our last ends
+        named_arrive(3 + (1 - mine), 256);
+        wgmma_wait<0>();
+        free_slot(ring.slot);
+#pragma unroll
+        for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+            for (int x = 0; x < BN / 2; ++x) d[i][x] = kb ? d[i][x] + block[i][x] : block[i][x];
+        ring.step();
+    }
+#else
         wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BK / 16; ++k)
+        for (int k = 0; k < PRODUCTS; ++k)
 #pragma unroll
             for (int i = 0; i < MSUB; ++i) wgmma_tile_product(d[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, (kb | k) != 0);
         wgmma_commit();
@@ -152,6 +245,7 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, u32 ful
     }
     wgmma_wait<0>();
     if (before >= 0) free_slot(before);
+#endif
 }
 
 // ---- sums of tiles that are cut along K ------------------------------------------------------------------------
@@ -207,12 +301,17 @@ struct Outbox {
 #if BY_ROWS
 using Target = Matrix;
 __device__ __forceinline__ const Matrix& further(const Matrix& to, int) { return to; }
+#else
+using Target = const TensorMap*;
+__device__ __forceinline__ const TensorMap* further(const TensorMap* maps, int by) { return maps + by; }
+#endif
+#if BY_ROWS || GROUPED == 1
 // Rows of a box of WIDTH columns, wherever they begin. A lane has two neighbours; where a row begins in the middle of a
 // word it writes its second and the next lane's first, and the ends are written alone.
-template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const Ends& p, const Matrix& to, u32 buffer, int c, int r, int z, int warp, int lane) {
+template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const Ends& p, const Matrix& to, u32 buffer, int c, int r, int end, int z, int warp, int lane) {
     constexpr int LANES = WIDTH / 2, STEP = 32 / LANES * (ALONE ? 1 : 4), TURNS = ROWS / STEP;
     const int l = lane % LANES, first = (ALONE ? 0 : warp % 4 * (32 / LANES)) + lane / LANES;
-    const int columns = (SWAP ? p.m : p.n) - c, rows = (SWAP ? p.n : p.m) - r;
+    const int columns = (SWAP ? p.m : p.n) - c, rows = end - r;
     u32 two[TURNS];
 #pragma unroll
     for (int t = 0; t < TURNS; ++t) {
@@ -239,14 +338,11 @@ template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const 
         }
     }
 }
-#else
-using Target = const TensorMap*;
-__device__ __forceinline__ const TensorMap* further(const TensorMap* maps, int by) { return maps + by; }
 #endif
 #if !DIRECT && SPLIT == 1
 // WIDTH columns of a warp's 16 rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
 // swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
-template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, int z, int warp, int lane) {
+template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, [[maybe_unused]] int end, int z, int warp, int lane) {
     const u32 buffer = box.take();
 #if OUT_F32
 #pragma unroll
@@ -281,12 +377,19 @@ template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] 
 #endif
 #if BY_ROWS
     box.together();
-    write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, to, buffer, c, r, z, warp, lane);
+    write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, to, buffer, c, r, end, z, warp, lane);
+#elif GROUPED == 1
+    if (r + (SWAP ? WIDTH : 16) <= end) box.send(to, buffer, c, r, z);
+    else {                                                        // rows behind the end are the next group's
+        box.together();
+        write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, p.out, buffer, c, r, end, z, warp, lane);
+        if (box.first) tma_commit();                              // of nothing: buffers are counted by it
+    }
 #else
     box.send(to, buffer, c, r, z);
 #endif
 }
-template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int z, int warp, int lane) {
+template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int end, int z, int warp, int lane) {
     constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
 #pragma unroll
     for (int i = 0; i < MSUB; ++i) {
@@ -294,19 +397,19 @@ template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox&
         const float* from = d[i] + FROM / 2;
 #if SWAP
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, z, warp, lane);
-        if (REST) store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, end, z, warp, lane);
+        if (REST) store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, end, z, warp, lane);
 #else
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, z, warp, lane);
-        if (REST & WIDE / 2) store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, z, warp, lane);
-        if (!OUT_F32 && (REST & 16)) store_box<16>(p, box, further(to, 2), from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, end, z, warp, lane);
+        if (REST & WIDE / 2) store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, end, z, warp, lane);
+        if (!OUT_F32 && (REST & 16)) store_box<16>(p, box, further(to, 2), from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, end, z, warp, lane);
 #endif
     }
 }
 #endif
 #if SPLIT == 1
-__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, const Ahead& ahead, u32 staged, int m0, int n0, int z, int warp, int lane) {
+__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, const Ahead& ahead, u32 staged, int m0, int n0, int end, int z, int warp, int lane) {
     const int row = 16 * (warp % 4);
 #if KEEP
     finish<true, false>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
@@ -314,8 +417,8 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
     store_direct<0>(p.ends, p.ends.keep, d, m0 + row, n0, z, lane);
     if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, m0 + row, n0, z, lane);
 #else
-    store<0>(p.ends, box, p.kept[0], d, m0, n0, z, warp, lane);
-    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, z, warp, lane);
+    store<0>(p.ends, box, p.kept[0], d, m0, n0, end, z, warp, lane);
+    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, end, z, warp, lane);
 #endif
     finish<false, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
 #else
@@ -324,9 +427,9 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
 #if DIRECT
     store_direct<0>(p.ends, p.ends.out, d, m0 + row, n0, z, lane);
 #elif BY_ROWS
-    store<0>(p.ends, box, p.ends.out, d, m0, n0, z, warp, lane);
+    store<0>(p.ends, box, p.ends.out, d, m0, n0, end, z, warp, lane);
 #else
-    store<0>(p.ends, box, p.c, d, m0, n0, z, warp, lane);
+    store<0>(p.ends, box, p.c, d, m0, n0, end, z, warp, lane);
 #endif
 }
 #endif
@@ -379,6 +482,7 @@ __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int 
             columns[e] = parts.of_column(c);
             own[e][0] = own[e][1] = {};
             parts.of_two(r, c, own[e]);
+            if (SCALES) v[e] *= p.ends.scale_of_row(m0 + r) * p.ends.scale_of_column(n0 + c);
             v[e] = before_activation(p.ends, v[e], rows[e], columns[e], own[e][0]);
         }
         if (KEEP) put_eight(p.ends, p.ends.keep, v, row, col, z);
@@ -422,13 +526,20 @@ gemm(const __grid_constant__ Params p) {
     const Order order = {p.tiles_m, p.tiles_n, p.group};
     const int blocks = (p.k + BK - 1) / BK;
     const int me = blockIdx.x / (CLUSTER * SPLIT), clusters = gridDim.x / (CLUSTER * SPLIT);
+#if GROUPED == 1
+    after_previous_kernel();                                      // which may have written where groups end
+    const Groups groups(p.group_ends, p.groups, SWAP ? p.ends.n : p.ends.m, SWAP ? BN : BM, SWAP ? p.tiles_m : p.tiles_n, (int*)(smem + OFF_GROUPS));
+    Walk walk(me, clusters, groups.tiles(), 0, blocks);
+#else
+    const Groups groups{};
     Walk walk(me, clusters, p.whole, STREAM_K ? p.shared : 0, blocks);
+#endif
 
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
             after_previous_kernel();
-            load_all(p, base, order, walk, rank);
+            load_all(p, base, groups, order, walk, rank);
             next_kernel_may_start();                              // not before: its blocks would wait where ours could run
         }
         __syncwarp();
@@ -446,16 +557,15 @@ gemm(const __grid_constant__ Params p) {
         Sums d;
         Piece piece;
         [[maybe_unused]] int turn = 0;
-        if (PINGPONG && mine == 1) named_arrive(3, 256);          // the first turn is the other's
+        if ((PINGPONG || PROMOTE) && mine == 1) named_arrive(3, 256);        // the first turn is the other's
         while (walk.next(piece)) {
-            int count = piece.to - piece.from;
-            if (SPLIT > 1) count = (int)(rank + 1) * blocks / SPLIT - (int)rank * blocks / SPLIT;
+            const Spot at = spot_of(p, groups, order, piece, rank);
+            const int count = at.to - at.from;
             if (PINGPONG) {
                 if ((turn++ & 1) != mine) { ring.jump(count); continue; }
                 named_sync(3 + mine, 256);
             }
-            const Place at = order.at(piece.tile);
-            const int m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM + row0, n0 = at.n * OUT_BN;
+            const int m0 = at.m0 + row0, n0 = at.n0;
             if (count == 0) {                                     // of a K of nothing, or less than the blocks of a cluster
 #pragma unroll
                 for (int i = 0; i < MSUB; ++i)
@@ -463,9 +573,9 @@ gemm(const __grid_constant__ Params p) {
                     for (int x = 0; x < BN / 2; ++x) d[i][x] = 0.f;
             }
 #if SPLIT == 1
-            const Ahead ahead(p.ends, m0, n0, at.batch, 16 * (warp % 4), lane, thread);
+            const Ahead ahead(p.ends, m0, n0, at.z, 16 * (warp % 4), lane, thread);
 #endif
-            multiply(d, ring, count, full0, empty0, tile_a, tile_b, lane);
+            multiply(d, ring, count, at.rest, full0, empty0, base, tile_a, tile_b, lane);
             if (PINGPONG) named_arrive(3 + (1 - mine), 256);
 #if STREAM_K
             const int slot = me * CLUSTER + rank;
@@ -496,7 +606,7 @@ gemm(const __grid_constant__ Params p) {
                 ahead.stage(staged, thread);
                 named_sync(group, 128);
             }
-            finish_and_store(p, box, d, ahead, staged, m0, n0, at.batch, warp, lane);
+            finish_and_store(p, box, d, ahead, staged, m0, n0, at.end, at.z, warp, lane);
 #endif
         }
 #if SPLIT > 1

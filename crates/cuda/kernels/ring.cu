@@ -15,25 +15,41 @@
 //   CHUNK       k of a slot
 //   X_KEPT      chunks of K that a warp has at most, where it keeps its part of x in registers; 0: it does not
 //   BLOCKS      of a multiprocessor
-//   OPERAND_F16 operands are f16 (otherwise bf16)
+//   OPERAND_F16 x is f16 (otherwise bf16), and so is w, unless
+//   W_BYTES     is 1: e4m3, made 16 bits on its way to the tensor cores. Its NaNs count as 480.
 //   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
 #include "few_rows.cuh"
 
 constexpr int THREADS = WARPS * 32, SETS = WARPS / SHARE;
 constexpr int ROWS = 8;                                    // of w at a time
 constexpr int WEIGHTS = GATED ? 2 : 1;
-constexpr int STEPS = CHUNK / 32;                          // of four fragments each
+constexpr int STEPS = CHUNK / 32;                          // of four fragments of x each
+constexpr int W_BOX = 128 / W_BYTES;                       // k of a row of 128 bytes
 constexpr int TURNS = X_KEPT ? X_KEPT : 1;
-constexpr int SLOT = ROWS * CHUNK * 2;                    // [64 k][row][64 k of 128 bytes, swizzled]
+constexpr int SLOT = ROWS * CHUNK * W_BYTES;              // [W_BOX k][row][W_BOX k of 128 bytes, swizzled]
 constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
 constexpr int SUMS = 8 * TOKENS * ROWS;
 constexpr int X_CHUNK = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
 static_assert(SLOT % 1024 == 0 && X_CHUNK % 1024 == 0, "the swizzle repeats after 1024 bytes");
-static_assert(CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
+static_assert(CHUNK % W_BOX == 0 && CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
 
 __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+}
+
+// Two neighbours of four e4m3, as the type of x. What differs from bf16 is where the exponent ends and what it counts from;
+// a product with 2^120 sets that right, for the smallest numbers too.
+template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
+    u32 two;
+#if OPERAND_F16
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((u16)(four >> 16 * PAIR)));
+#else
+    const u32 apart = __byte_perm(four, 0, PAIR ? 0x3424 : 0x1404);
+    const u32 placed = (apart >> 4 & 0x07f007f0) | (apart & 0x80008000);
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(two) : "r"(placed), "r"(0x7b807b80), "r"(0x80008000));
+#endif
+    return two;
 }
 
 struct Tokens {                                            // 32 k of rows of x
@@ -43,7 +59,7 @@ struct Tokens {                                            // 32 k of rows of x
 };
 
 struct RingParams {
-    TensorMap w, x;                                        // boxes of 64 k, ROWS or X_ROWS rows, CHUNK / 64 times
+    TensorMap w, x;                                        // boxes of W_BOX or 64 k, ROWS or X_ROWS rows, as often as a chunk has them
     Params all;
     int slots;                                             // of a ring
     int units;                                             // at most, of a block, each of ROWS rows of w
@@ -94,7 +110,7 @@ decode(const __grid_constant__ RingParams params) {
         const u32 bar = mine + 8 * slot;
         if (lane == 0) {
             bar_expect(bar, SLOT);                         // what lies outside of w comes as zeros
-            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), (from + ahead.chunk) * (CHUNK / 64));
+            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), (from + ahead.chunk) * (CHUNK / W_BOX));
         }
         ahead.next(rank, chunks, step);
     };
@@ -123,6 +139,21 @@ decode(const __grid_constant__ RingParams params) {
     // Where a lane finds its row of a fragment: 16 bytes change places by the row of 128 bytes that they are in.
     const u32 w_lane = lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
     const u32 x_row = min(lane % 8, X_ROWS - 1), x_lane = x_row * 128 + (lane / 8 ^ x_row) * 16;
+#if W_BYTES == 1
+    // A lane has four neighbours of w, so it has those of x: k 16g + 4(lane%4) and on.
+    auto tokens_at = [&](int chunk, int s) {
+        const u32 row = min(lane / 4, X_ROWS - 1), turn = s / 2 * X_ROWS % 8 ^ row;
+        const u32 from = x_at + chunk * X_CHUNK + (s / 2 * X_ROWS + row) * 128 + lane % 2 * 8;
+        Tokens x;
+#pragma unroll
+        for (int t = 0; t < TOKENS; ++t)
+#pragma unroll
+            for (int g = 0; g < 2; ++g)
+                asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.rows[t][2 * g]), "=r"(x.rows[t][2 * g + 1])
+                             : "r"(from + t * 8 * 128 + ((s % 2 * 4 + g * 2 + lane % 4 / 2 ^ turn % 8) * 16)) : "memory");
+        return x;
+    };
+#else
     auto tokens_at = [&](int chunk, int s) {
         const u32 from = x_at + chunk * X_CHUNK + s / 2 * (X_ROWS * 128) + (x_lane ^ (s / 2 * X_ROWS % 8 * 16 ^ s % 2 * 64));
         Tokens x;
@@ -130,6 +161,7 @@ decode(const __grid_constant__ RingParams params) {
         for (int t = 0; t < TOKENS; ++t) fragments(x.rows[t], from + t * 8 * 128);
         return x;
     };
+#endif
     [[maybe_unused]] Tokens tokens[TURNS][STEPS];
 #pragma unroll
     for (int c = 0; c < X_KEPT; ++c) {
@@ -153,13 +185,27 @@ decode(const __grid_constant__ RingParams params) {
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight) {
             float four[4][4] = {};                         // four, lest each product waits for the one before
-#pragma unroll X_KEPT ? X_KEPT : 1
+#pragma unroll TURNS
             for (int c = 0; c < (X_KEPT ? X_KEPT : chunks); ++c) {
                 const int chunk = rank + c * SHARE;
                 if (chunk >= chunks) break;
                 const u32 w_from = ring + slot * SLOT;
                 if (!X_KEPT && !x_is_here) bar_wait(x_bars + 8 * chunk, 0);
                 bar_wait(mine + 8 * slot, phase);
+#if W_BYTES == 1
+#pragma unroll
+                for (int s = 0; s < STEPS; s += 2) {
+                    u32 w[4];
+                    fragments(w, w_from + s / 4 * 1024 + (w_lane ^ s / 2 % 2 * 64));
+#pragma unroll
+                    for (int g = 0; g < 4; g += 2) {
+                        const Tokens x = X_KEPT ? tokens[c % TURNS][s + g / 2] : tokens_at(chunk, s + g / 2);
+#pragma unroll
+                        for (int h = 0; h < 2; ++h)
+                            mma(four[g + h], x.upper(2 * h), x.lower(2 * h), x.upper(2 * h + 1), x.lower(2 * h + 1), two_of_four<0>(w[g + h]), two_of_four<1>(w[g + h]));
+                    }
+                }
+#else
 #pragma unroll
                 for (int s = 0; s < STEPS; ++s) {          // behind the end of K both are zeros
                     u32 w[4];
@@ -169,6 +215,7 @@ decode(const __grid_constant__ RingParams params) {
                     for (int h = 0; h < 4; h += 2)
                         mma(four[s % 2 * 2 + h / 2], x.upper(h), x.lower(h), x.upper(h + 1), x.lower(h + 1), w[h], w[h + 1]);
                 }
+#endif
                 __syncwarp();                              // all lanes have what they read
                 ask(slot);
                 if (++slot == slots) slot = 0, phase ^= 1;

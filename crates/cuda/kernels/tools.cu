@@ -9,8 +9,23 @@ __device__ __forceinline__ u64 mix(u64 x) {                       // splitmix64
     return x ^ (x >> 31);
 }
 
-// type: 0 bf16, 1 f16, 2 f32
+// Numbers of 8 bits: 4 of exponent, 3 of mantissa, no infinities.
+__device__ __forceinline__ float from_e4m3(unsigned char x) {
+    const int e = x >> 3 & 15, m = x & 7;
+    const float size = (x & 127) == 127 ? __int_as_float(0x7fffffff) : e ? ldexpf(1.f + m / 8.f, e - 7) : ldexpf(m / 8.f, -6);
+    return x & 128 ? -size : size;
+}
+__device__ __forceinline__ unsigned char to_e4m3(float x) {      // to nearest, ties to even; too large ones to the largest
+    const float size = fabsf(x);
+    int e = max(size > 0.f ? ilogbf(size) : -6, -6), m = (int)rintf(ldexpf(size, 3 - e));      // 0..16, of 2^(e-3)
+    if (m == 16) { ++e; m = 8; }
+    const int code = m < 8 ? m : e > 8 || (e == 8 && m == 15) ? 126 : (e + 7) << 3 | (m - 8);
+    return (unsigned char)(code | (x < 0.f ? 128 : 0));
+}
+
+// type: 0 bf16, 1 f16, 2 f32, 3 e4m3
 __device__ __forceinline__ double number_at(const void* p, i64 i, int type) {
+    if (type == 3) return from_e4m3(((const unsigned char*)p)[i]);
     if (type == 2) return ((const float*)p)[i];
     const u16 x = ((const u16*)p)[i];
     return type == 1 ? from_f16(x) : from_bf16(x);
@@ -22,7 +37,8 @@ extern "C" __global__ void fill_normal(const __grid_constant__ Fill p) {
         const u64 h = mix(i ^ mix(p.seed));
         const float u = ((u32)h + 0.5f) * 2.3283064e-10f, v = (u32)(h >> 32) * 2.3283064e-10f;
         const float x = p.deviation * sqrtf(-2.f * logf(u)) * cospif(2.f * v);
-        if (p.type == 2) ((float*)p.to)[i] = x;
+        if (p.type == 3) ((unsigned char*)p.to)[i] = to_e4m3(x);
+        else if (p.type == 2) ((float*)p.to)[i] = x;
         else ((u16*)p.to)[i] = (u16)(p.type == 1 ? pack_f16(x, 0.f) : pack_bf16(x, 0.f));
     }
 }
@@ -55,7 +71,10 @@ struct Sample {
     i64 second;                          // columns of b from the gate to the other half, or 0
     u64 samples;                         // as many as there are elements: all of them
     double alpha, rounding;              // of the result's type, relative
-    int type, out_type, activation, add;
+    double lost;                         // of a sum, relative to that of its sizes
+    const float *scales_a, *scales_b;    // factors of rows of a and of columns of b, or of all
+    int step_a, step_b;
+    int type, weight_type, out_type, activation, add;
 };
 __device__ __forceinline__ double activated(double x, int activation) {
     switch (activation) {
@@ -80,17 +99,19 @@ extern "C" __global__ void sample(const __grid_constant__ Sample p) {
     }
     double s = 0, t = 0, size = 0, size2 = 0;
     for (i64 k = lane; k < p.k; k += 32) {
-        const double x = at(p.a, m, k, z, p.type), y = at(p.b, k, n, z, p.type);
+        const double x = at(p.a, m, k, z, p.type), y = at(p.b, k, n, z, p.weight_type);
         s += x * y; size += fabs(x * y);
-        if (p.second) { const double v = at(p.b, k, n + p.second, z, p.type); t += x * v; size2 += fabs(x * v); }
+        if (p.second) { const double v = at(p.b, k, n + p.second, z, p.weight_type); t += x * v; size2 += fabs(x * v); }
     }
     for (int o = 16; o; o /= 2) {
         s += __shfl_xor_sync(~0u, s, o); t += __shfl_xor_sync(~0u, t, o);
         size += __shfl_xor_sync(~0u, size, o); size2 += __shfl_xor_sync(~0u, size2, o);
     }
     if (lane) return;
-    // Sums of tensor cores lose up to a bit of f32 with every block of k they add.
-    const double lost = (p.k / 8 + 32) * 1.2e-7;
+    const double lost = p.lost, by_row = p.scales_a ? p.scales_a[m * p.step_a] : 1.;
+    const double by_column = p.scales_b ? p.scales_b[n * p.step_b] : 1., by_other = p.scales_b ? p.scales_b[(n + p.second) * p.step_b] : 1.;
+    s *= by_row * by_column; size *= fabs(by_row * by_column);
+    t *= by_row * by_other; size2 *= fabs(by_row * by_other);
     double v = s * p.alpha, error = size * fabs(p.alpha) * lost;
     if (p.parts[0].first) { const double x = at(p.parts[0], m, n, z, p.out_type); v *= x; error *= fabs(x); }
     if (p.parts[1].first) v += at(p.parts[1], m, n, z, p.out_type);

@@ -1,6 +1,7 @@
 //! What is compiled into a kernel, and what goes together.
 
 use crate::error::CudaError;
+use crate::groups::GROUPS_BYTES;
 use crate::wgmma;
 use gemwright_core::{Activation, DType, KernelTile, Schedule};
 
@@ -43,6 +44,18 @@ pub enum OutWay {
 pub enum Gate {
     None,
     First,
+}
+
+/// Whether a side of the product belongs to one group after the other; `GROUPED` of kernels/gemm_sm90.cu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Grouping {
+    #[default]
+    #[allow(missing_docs)]
+    None,
+    /// Rows of a are: each group has a matrix b of its own.
+    Rows,
+    /// k is: each group has a result of its own.
+    K,
 }
 
 /// How a part of the epilogue lies, in the kernel's terms: `PER_COLUMN` and so on of kernels/epilogue.cuh.
@@ -90,6 +103,12 @@ pub struct Config {
     pub kept: bool,
     /// Sums are multiplied with alpha.
     pub scaled: bool,
+    #[allow(missing_docs)]
+    pub grouping: Grouping,
+    /// Operands have factors.
+    pub scales: bool,
+    /// Sums of e4m3 are added up in f32 after every block of K.
+    pub promoted: bool,
 }
 
 impl Config {
@@ -108,6 +127,9 @@ impl Config {
             parts: [PartWay::None; 4],
             kept: false,
             scaled: false,
+            grouping: Grouping::None,
+            scales: false,
+            promoted: false,
         }
     }
 
@@ -129,10 +151,19 @@ impl Config {
         let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
         let epilogue = match () {
             () if each || parts.count() > 2 => 112,
-            () if self.kept || self.output.way == OutWay::Elements || self.activation == Activation::GeluErf => 176,
+            () if self.kept
+                || self.scales
+                || self.grouping == Grouping::Rows
+                || self.output.way == OutWay::Elements
+                || self.activation == Activation::GeluErf =>
+            {
+                176
+            }
             () => u32::MAX,
         };
-        self.schedule.most_sums().min(epilogue)
+        // Those of a block beside them.
+        let promoted = if self.promoted { 96 } else { u32::MAX };
+        self.schedule.most_sums().min(epilogue).min(promoted)
     }
 
     /// Columns that a tile writes.
@@ -149,7 +180,16 @@ impl Config {
                 "the tile does not fit the registers",
             ),
             (n % if self.turned { 8 } else { 16 } == 0, "columns go in steps of 16, and of 8 where turned"),
-            (matches!(self.dtype, DType::Bf16 | DType::F16), "operands are bf16 or f16"),
+            (matches!(self.dtype, DType::Bf16 | DType::F16 | DType::F8E4m3), "operands are bf16, f16 or e4m3"),
+            (
+                self.dtype != DType::F8E4m3 || !(self.layouts.a_mn || self.layouts.b_mn),
+                "of e4m3 the k of both operands is contiguous",
+            ),
+            (
+                !self.promoted || (self.dtype == DType::F8E4m3 && !pingpong),
+                "sums of e4m3 are promoted by one warpgroup while the other multiplies",
+            ),
+            (!self.scales || self.grouping == Grouping::None, "groups have no factors"),
             (matches!(self.output.dtype, DType::Bf16 | DType::F16 | DType::F32), "the result is bf16, f16 or f32"),
             (!self.output.add || self.output.dtype == DType::F32, "only f32 is added to"),
             (
@@ -172,6 +212,20 @@ impl Config {
             ),
             (self.split() == 1 || !self.parts.contains(&PartWay::PerPair), "sums of a split tile come one by one"),
             (!self.kept || !self.output.add, "what is kept is not added to"),
+            (
+                self.grouping == Grouping::None
+                    || (self.schedule == Schedule::Persistent
+                        && self.cluster == 1
+                        && self.output.way == OutWay::Boxes
+                        && self.parts == [PartWay::None; 4]
+                        && !self.kept),
+                "groups have whole tiles, of blocks that stay, and no parts of an epilogue",
+            ),
+            (self.grouping != Grouping::Rows || self.output.dtype != DType::F32, "rows of groups are of 16 bits"),
+            (
+                self.grouping != Grouping::K || (self.layouts.a_mn && self.layouts.b_mn && !self.turned),
+                "k of groups is not contiguous, and the result is not turned",
+            ),
             (self.stages() >= 3, "fewer than three slots fit the shared memory"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
@@ -183,7 +237,7 @@ impl Config {
     /// Of shared memory, beside the ring.
     fn taken_bytes(&self) -> u32 {
         let out = if self.output.way == OutWay::Elements { 0 } else { self.tile.out_bytes(self.turned, self.schedule) };
-        out + self.staged_bytes()
+        out + self.staged_bytes() + if self.grouping == Grouping::Rows { GROUPS_BYTES } else { 0 }
     }
 
     /// Of what the epilogue has for columns.
@@ -224,6 +278,9 @@ impl Config {
             ("DIRECT", flag(self.output.way == OutWay::Elements)),
             ("BY_ROWS", flag(self.output.way == OutWay::Rows)),
             ("GATED", flag(self.gate == Gate::First)),
+            ("GROUPED", self.grouping as u32),
+            ("OPERAND_BYTES", self.dtype.bytes() as u32),
+            ("PROMOTE", flag(self.promoted)),
         ];
         let end = End {
             out_dtype: self.output.dtype,
@@ -232,6 +289,7 @@ impl Config {
             activation: self.activation,
             parts: self.parts,
             kept: self.kept,
+            scales: self.scales,
         };
         all.into_iter().chain(end.defines()).map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }
@@ -250,10 +308,11 @@ pub(crate) struct End {
     pub activation: Activation,
     pub parts: [PartWay; 4],
     pub kept: bool,
+    pub scales: bool,
 }
 
 impl End {
-    pub fn defines(&self) -> [(&'static str, u32); 10] {
+    pub fn defines(&self) -> [(&'static str, u32); 11] {
         let flag = u32::from;
         let [scale, bias, times, residual] = self.parts.map(|way| way as u32);
         [
@@ -267,6 +326,7 @@ impl End {
             ("TIMES", times),
             ("RESIDUAL", residual),
             ("KEEP", flag(self.kept)),
+            ("SCALES", flag(self.scales)),
         ]
     }
 }

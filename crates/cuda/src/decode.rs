@@ -39,8 +39,10 @@ pub struct DecodeConfig {
     pub x_rows: u32,
     /// Chunks of K that a warp of a ring's block has at most, where its part of x is kept in registers.
     pub x_kept: u32,
-    /// Of x and the weight.
+    /// Of x.
     pub dtype: DType,
+    /// That of x, or e4m3.
+    pub weight_dtype: DType,
     pub out_dtype: DType,
     /// Rows of x, of the weight, begin anywhere rather than on 16 bytes.
     pub shifted: [bool; 2],
@@ -56,6 +58,8 @@ pub struct DecodeConfig {
     pub kept: bool,
     /// Sums are multiplied with alpha.
     pub scaled: bool,
+    /// Operands have factors.
+    pub scales: bool,
 }
 
 impl DecodeConfig {
@@ -66,6 +70,7 @@ impl DecodeConfig {
             x_rows: 8,
             x_kept: 0,
             dtype: DType::Bf16,
+            weight_dtype: DType::Bf16,
             out_dtype: DType::Bf16,
             shifted: [false; 2],
             tail: false,
@@ -75,6 +80,7 @@ impl DecodeConfig {
             parts: [PartWay::None; 4],
             kept: false,
             scaled: false,
+            scales: false,
         }
     }
 
@@ -96,7 +102,12 @@ impl DecodeConfig {
         let kept = if choice.split > 1 { units * unit } else { 0 };
         let slots = warps * slots;
         let x = chunks * u64::from(self.x_rows * choice.chunk) * 2;
-        slots * u64::from(choice.slot_bytes()) + x + kept + sums + 8 * (slots + chunks)
+        slots * u64::from(choice.slot_bytes(self.weight_dtype.bytes())) + x + kept + sums + 8 * (slots + chunks)
+    }
+
+    /// k of 128 bytes of the weight.
+    fn box_k(&self) -> u64 {
+        128 / self.weight_dtype.bytes()
     }
 
     /// Why it cannot have a product.
@@ -108,6 +119,7 @@ impl DecodeConfig {
         }
         let most_units = |choice: &RingChoice| n.div_ceil(RingChoice::ROWS).div_ceil(FEWEST / u64::from(choice.split));
         match self.choice {
+            DecodeChoice::Direct(_) if self.weight_dtype != self.dtype => Some("rings alone take weights of 8 bits"),
             DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
                 Some("more pieces on the way than there are registers")
             }
@@ -116,7 +128,7 @@ impl DecodeConfig {
                 Some("it was made for rows of another length")
             }
             DecodeChoice::Ring(_) if batch != 1 => Some("rings take one matrix"),
-            DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % 64 != 0 => {
+            DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % self.box_k() != 0 => {
                 Some("rings take rows of whole 128 bytes")
             }
             DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, most_units(&choice), k) > SHARED.into() => {
@@ -170,21 +182,22 @@ impl DecodeConfig {
 
     /// By the registers of what is on the way and some for the rest.
     fn direct_blocks(&self, choice: &DirectChoice) -> u32 {
-        let times = |shifted: bool| if shifted { 2 } else { 1 };
+        // Where rows are shifted, what lies behind the last piece, and room to put two together.
+        let pieces = |shifted: bool| choice.ahead + u32::from(shifted);
         let groups = self.groups(choice);
-        let w = 8 * groups * times(self.shifted[1]);
-        let x = 4 * self.tokens() * times(self.shifted[0]);
+        let w = 8 * groups * pieces(self.shifted[1]);
+        let x = 4 * self.tokens() * pieces(self.shifted[0]);
         let sums = 4 * groups * self.tokens();
         let rows = 6 * groups + 3 * self.tokens();
-        let registers = (w + x) * choice.ahead + sums + rows + 34;
+        let together = if self.shifted == [false; 2] { 0 } else { 12 };
+        let registers = w + x + sums + rows + together + 34;
         (REGISTERS / (self.threads() * registers)).clamp(1, 2048 / self.threads())
     }
 
     fn direct_fits(&self, choice: &DirectChoice) -> bool {
         let groups = self.groups(choice);
-        let per_group = 8 * if self.shifted[1] { 2 } else { 1 };
-        let per_token = 4 * if self.shifted[0] { 2 } else { 1 };
-        let ring = (per_group * groups + per_token * self.tokens()) * choice.ahead;
+        let pieces = |shifted: bool| choice.ahead + u32::from(shifted);
+        let ring = 8 * groups * pieces(self.shifted[1]) + 4 * self.tokens() * pieces(self.shifted[0]);
         let most = (REGISTERS / self.threads()).min(255);
         // Partial sums have 48 KB.
         let shared = choice.warps * groups * 16 * self.tokens() * 8 * 4;
@@ -218,6 +231,7 @@ impl DecodeConfig {
                     ("CHUNK", chunk),
                     ("SPLIT", split),
                     ("X_KEPT", self.x_kept),
+                    ("W_BYTES", self.weight_dtype.bytes() as u32),
                 ];
                 (RING, own.to_vec())
             }
@@ -229,6 +243,7 @@ impl DecodeConfig {
             activation: self.activation,
             parts: self.parts,
             kept: self.kept,
+            scales: self.scales,
         };
         let all = all.into_iter().chain(own).chain(end.defines());
         let defines: Vec<_> = all.map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -332,9 +347,14 @@ impl Decode {
         }
         let config = &self.config;
         let (weight, x) = (operands.b.transposed(), operands.a);
-        let bytes = config.dtype.bytes() as i64;
-        let steps =
-            [(x.address, x.row * bytes, x.batch * bytes), (weight.address, weight.row * bytes, weight.batch * bytes)];
+        let in_bytes = |matrix: Matrix, dtype: DType| {
+            let bytes = dtype.bytes() as i64;
+            (matrix.address, matrix.row * bytes, matrix.batch * bytes)
+        };
+        let steps = [in_bytes(x, config.dtype), in_bytes(weight, config.weight_dtype)];
+        if config.scales != operands.scales.iter().any(Option::is_some) {
+            return Err(CudaError::Refused("a kernel for factors needs some, and only that".into()));
+        }
         let weights = if config.gated { 2 * n } else { n };
         for (((address, row, next), shifted), rows) in steps.into_iter().zip(config.shifted).zip([m, weights]) {
             // A step over an extent of one is never taken.
@@ -381,29 +401,30 @@ impl Decode {
     ) -> Result<(), CudaError> {
         let (config, Product { m, n, k, .. }) = (&self.config, self.product);
         let units = self.tiles.div_ceil(u64::from(self.grid / choice.split));
-        // The third dimension goes along a row again, 64 elements at a time: its step is smaller than that of the second,
+        // The third dimension goes along a row again, 128 bytes at a time: its step is smaller than that of the second,
         // which the driver takes though its documentation speaks of growing ones.
-        let boxes = |matrix: Matrix, rows: u64, box_rows: u32| {
+        let boxes = |matrix: Matrix, dtype: DType, rows: u64, box_rows: u32| {
+            let along = 128 / dtype.bytes();
             let boxes = TensorBox {
-                dtype: config.dtype,
+                dtype,
                 address: matrix.address,
-                cols: 64,
+                cols: along,
                 rows,
-                batch: k / 64,
+                batch: k / along,
                 row: matrix.row as u64,
-                next: 64,
-                box_cols: 64,
+                next: along,
+                box_cols: along as u32,
                 box_rows,
-                box_batch: choice.chunk / 64,
+                box_batch: choice.chunk / along as u32,
                 swizzle: Swizzle::B128,
             };
             boxes.encode()
         };
         let weights = if config.gated { 2 * n } else { n };
-        let w = boxes(operands.b.transposed(), weights, RingChoice::ROWS as u32)?;
-        let x = boxes(operands.a, m, config.x_rows)?;
+        let w = boxes(operands.b.transposed(), config.weight_dtype, weights, RingChoice::ROWS as u32)?;
+        let x = boxes(operands.a, config.dtype, m, config.x_rows)?;
         let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
-        let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
+        let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes(config.weight_dtype.bytes()));
         let most = if all.constant == 0 { SLOTS } else { early_slots };
         let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
         let params = RingParams { w, x, all, slots: slots as i32, units: units as i32 };

@@ -32,6 +32,18 @@ pub struct Operands {
     /// What goes into the activation; of a gate \[M, 2N\].
     pub kept: Option<Matrix>,
     pub alpha: f32,
+    /// Of a product of groups: the address of where each ends, numbers of 32 bits.
+    pub group_ends: Option<u64>,
+    /// Of a and of b: factors of f32.
+    pub scales: [Option<Factors>; 2],
+}
+
+/// Factors of an operand's lines along k, or one for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Factors {
+    pub address: u64,
+    pub one_for_all: bool,
 }
 
 /// `Matrix` of kernels/epilogue.cuh.
@@ -55,6 +67,8 @@ pub(crate) struct Ends {
     n: i32,
     second: i32,
     alpha: f32,
+    scales: [u64; 2],
+    steps: [i32; 2],
 }
 
 /// What they are made of, beside the operands.
@@ -87,6 +101,10 @@ impl EndsOf {
         };
         let or_none = |matrix: Option<Matrix>| matrix.map_or_else(MatrixParam::default, part);
         let (m, n) = self.extents;
+        let mut scales = operands.scales;
+        if self.turned {
+            scales.reverse();
+        }
         Ok(Ends {
             out: part(operands.out),
             keep: or_none(operands.kept),
@@ -96,6 +114,8 @@ impl EndsOf {
             // Only what is not turned has a gate.
             second: n as i32,
             alpha: operands.alpha,
+            scales: scales.map(|factors| factors.map_or(0, |factors| factors.address)),
+            steps: scales.map(|factors| i32::from(factors.is_some_and(|factors| !factors.one_for_all))),
         })
     }
 }

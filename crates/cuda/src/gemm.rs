@@ -1,20 +1,22 @@
 //! A product on a device: kernel, grid, and what each run is told.
 
-use crate::config::{Config, Gate, OutWay, THREADS};
+use crate::config::{Config, Gate, Grouping, OutWay, THREADS};
 use crate::driver::{Device, Kernel, Memory, Stream};
 use crate::ends::{Ends, EndsOf, Matrix, Operands};
 use crate::error::CudaError;
+use crate::groups::MOST_GROUPS;
 use crate::loaded::Loaded;
 use crate::nvrtc::compile;
 use crate::tensor_map::{Swizzle, TensorBox};
 use cudarc::driver::sys::CUtensorMap;
-use gemwright_core::{BLOCK_K, DType, Product, Schedule};
+use gemwright_core::{DType, Product, Schedule};
 use std::sync::Arc;
 
 const TEXT: &str = include_str!("../kernels/gemm_sm90.cu");
-const HEADERS: [(&str, &str); 3] = [
+const HEADERS: [(&str, &str); 4] = [
     ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
     ("walk.cuh", include_str!("../kernels/walk.cuh")),
+    ("groups.cuh", include_str!("../kernels/groups.cuh")),
     ("epilogue.cuh", include_str!("../kernels/epilogue.cuh")),
 ];
 
@@ -57,6 +59,8 @@ struct Params {
     shared: i32,
     z_a: i32,
     z_b: i32,
+    groups: i32,
+    group_ends: u64,
 }
 
 /// How a product falls to the blocks of a grid.
@@ -80,6 +84,11 @@ pub struct Gemm {
     shares: Shares,
 }
 
+/// k of a block: a row of the swizzle.
+fn block_k(dtype: DType) -> u64 {
+    128 / dtype.bytes()
+}
+
 /// Blocks of K below which no part of a tile is worth leaving and taking.
 const LEAST_BLOCKS: i64 = 4;
 
@@ -87,11 +96,17 @@ impl Shares {
     /// `m` and `n` are the kernel's.
     fn of(config: &Config, (m, n, k, batch): (u64, u64, u64, u64), multiprocessors: u32) -> Result<Shares, CudaError> {
         let cluster = config.cluster;
-        let tiles_m = m.div_ceil(u64::from(config.tile.m * cluster));
-        let tiles_n = n.div_ceil(u64::from(config.written()));
+        let mut tiles_m = m.div_ceil(u64::from(config.tile.m * cluster));
+        let mut tiles_n = n.div_ceil(u64::from(config.written()));
+        let mut batch = batch;
+        if config.grouping == Grouping::Rows {
+            // At most: every group may begin a tile of its own. How many there are is seen on the device.
+            *(if config.turned { &mut tiles_n } else { &mut tiles_m }) += batch;
+            batch = 1;
+        }
         let tiles = tiles_m.checked_mul(tiles_n).and_then(|tiles| tiles.checked_mul(batch));
         let most = i32::MAX as u64 / 8;
-        let blocks = k.div_ceil(BLOCK_K);
+        let blocks = k.div_ceil(block_k(config.dtype));
         let tiles = tiles.filter(|tiles| tiles.saturating_mul(blocks.max(1)) < most);
         let tiles = tiles.ok_or_else(|| CudaError::Refused("more tiles than a kernel can count".into()))?;
         let at_once = u64::from(multiprocessors / cluster).max(1);
@@ -141,10 +156,14 @@ impl Config {
 }
 
 impl Gemm {
-    /// Compiles, or finds, the kernel.
+    /// Compiles, or finds, the kernel. Of groups the batch of the product is how many there are, and its rows, or its k,
+    /// are those of all.
     pub fn new(device: &Arc<Device>, config: Config, product: Product) -> Result<Gemm, CudaError> {
         device.runs_our_kernels()?;
         let Product { batch, m, n, k } = product;
+        if config.grouping != Grouping::None && batch > MOST_GROUPS {
+            return Err(CudaError::Refused(format!("{batch} groups are more than the {MOST_GROUPS} that it takes")));
+        }
         let sides = if config.turned { (n, m, k, batch) } else { (m, n, k, batch) };
         let shares = Shares::of(&config, sides, device.properties.multiprocessors)?;
         Ok(Gemm { config, product, kernel: kernel(device, &config)?, shares })
@@ -155,7 +174,8 @@ impl Gemm {
     /// # Safety
     /// Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
     /// stream's device until the stream has done the work; those of the result are touched by nobody else, and overlap
-    /// nothing. The scratch is of this stream alone.
+    /// nothing. The scratch is of this stream alone. Of groups as many ends are there as groups, in order, none less than the
+    /// one before or more than there are rows.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -175,8 +195,19 @@ impl Gemm {
     fn params(&self, operands: &Operands, scratch: &Scratch) -> Result<Params, CudaError> {
         let (config, Product { batch, m, n, k }) = (&self.config, self.product);
         let halves = if config.gate == Gate::First { 2 } else { 1 };
+        if (config.grouping != Grouping::None) != operands.group_ends.is_some() {
+            return Err(CudaError::Refused("groups need to be told where they end, and only they".into()));
+        }
+        let results = if config.grouping == Grouping::Rows { 1 } else { batch };
         // The kernel's a is [m, K], its b [n, K].
         let (mut a, mut b) = (operands.a, operands.b.transposed());
+        // What belongs to groups is one matrix.
+        if config.grouping != Grouping::None {
+            a.batch = 0;
+        }
+        if config.grouping == Grouping::K {
+            b.batch = 0;
+        }
         let (mut rows_a, mut rows_b) = (m, n);
         if config.turned {
             ((a, b), (rows_a, rows_b)) = ((b, a), (rows_b, rows_a));
@@ -187,12 +218,15 @@ impl Gemm {
         let b_map = operand(config.dtype, b, (rows_b * u64::from(halves), k, batch), config.layouts.b_mn, half_b)?;
         let (mut c, mut kept) = ([NO_MAP; 3], [[NO_MAP; 3]; 2]);
         if config.output.way == OutWay::Boxes && config.split() == 1 {
-            c = boxes(config, operands.out, (m, n, batch))?;
+            c = boxes(config, operands.out, (m, n, results))?;
             if let Some(matrix) = operands.kept {
                 let second = Matrix { address: matrix.address + n * config.output.dtype.bytes(), ..matrix };
                 let half = |matrix: Matrix| boxes(config, matrix, (m, n, batch));
                 kept = [half(matrix)?, if halves == 2 { half(second)? } else { [NO_MAP; 3] }];
             }
+        }
+        if config.scales != operands.scales.iter().any(Option::is_some) {
+            return Err(CudaError::Refused("a kernel for factors needs some, and only that".into()));
         }
         if config.kept != operands.kept.is_some() {
             return Err(CudaError::Refused("what is kept needs a place, and only that".into()));
@@ -221,6 +255,8 @@ impl Gemm {
             shared: shares.shared,
             z_a: z(a),
             z_b: z(b),
+            groups: if config.grouping == Grouping::None { 0 } else { batch as i32 },
+            group_ends: operands.group_ends.unwrap_or(0),
         })
     }
 }
@@ -274,7 +310,7 @@ fn operand(
 ) -> Result<CUtensorMap, CudaError> {
     let (cols, rows, step, stride, box_rows) = match mn {
         false => (k, rows, matrix.col, matrix.row, box_rows),
-        true => (rows, k, matrix.row, matrix.col, BLOCK_K as u32),
+        true => (rows, k, matrix.row, matrix.col, block_k(dtype) as u32),
     };
     let contiguous = step == 1 || cols <= 1;
     if !contiguous || (stride < 0 && rows > 1) || matrix.batch < 0 {
@@ -288,9 +324,9 @@ fn operand(
         cols: cols.max(1),
         rows: rows.max(1),
         batch,
-        row: if k == 0 { BLOCK_K } else { stride as u64 },
+        row: if k == 0 { block_k(dtype) } else { stride as u64 },
         next: matrix.batch as u64,
-        box_cols: BLOCK_K as u32,
+        box_cols: block_k(dtype) as u32,
         box_rows,
         box_batch: 1,
         swizzle: Swizzle::B128,
@@ -327,8 +363,9 @@ mod tests {
     #[test]
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 1408);
-        assert_eq!(std::mem::offset_of!(Params, partial), 1616);
-        assert_eq!(std::mem::offset_of!(Params, k), 1632);
-        assert_eq!(size_of::<Params>(), 1664);
+        assert_eq!(std::mem::offset_of!(Params, partial), 1640);
+        assert_eq!(std::mem::offset_of!(Params, k), 1656);
+        assert_eq!(std::mem::offset_of!(Params, group_ends), 1696);
+        assert_eq!(size_of::<Params>(), 1792);
     }
 }

@@ -131,6 +131,7 @@ impl MmaConfig {
             activation: self.activation,
             parts: self.parts,
             kept: self.kept,
+            scales: false,
         };
         let all = all.into_iter().chain(end.defines());
         let defines: Vec<_> = all.map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -257,6 +258,6 @@ mod tests {
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 64);
         assert_eq!(std::mem::offset_of!(Params, k), 64 + size_of::<Ends>());
-        assert_eq!(size_of::<Ends>(), 6 * 32 + 16);
+        assert_eq!(size_of::<Ends>(), 6 * 32 + 16 + 24);
     }
 }

@@ -80,7 +80,7 @@ pub enum BoxError {
 impl TensorBox {
     /// The rules of `cuTensorMapEncodeTiled`.
     pub fn check(&self) -> Result<(), BoxError> {
-        if !matches!(self.dtype, DType::Bf16 | DType::F16 | DType::F32) {
+        if !matches!(self.dtype, DType::Bf16 | DType::F16 | DType::F32 | DType::F8E4m3) {
             return Err(BoxError::DType(self.dtype));
         }
         if self.address == 0 || !self.address.is_multiple_of(16) {
@@ -112,6 +112,7 @@ impl TensorBox {
         let dtype = match self.dtype {
             DType::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
             DType::F32 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+            DType::F8E4m3 => Type::CU_TENSOR_MAP_DATA_TYPE_UINT8,
             _ => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         };
         let swizzle = match self.swizzle {

@@ -72,7 +72,11 @@ struct Sample {
     samples: u64,
     alpha: f64,
     rounding: f64,
+    lost: f64,
+    scales: [u64; 2],
+    steps: [i32; 2],
     dtype: i32,
+    weight_dtype: i32,
     out_dtype: i32,
     activation: i32,
     add: i32,
@@ -94,8 +98,12 @@ pub struct Expected {
     pub product: Product,
     pub operands: Operands,
     pub dtype: DType,
+    /// Of b.
+    pub weight_dtype: DType,
     pub out_dtype: DType,
     pub activation: Activation,
+    /// Sums of e4m3 were added up in f32 every 128 k.
+    pub promoted: bool,
     /// The weights are two halves of so many columns.
     pub gated: bool,
     /// What the result had before, where it is added to.
@@ -105,6 +113,7 @@ pub struct Expected {
 /// As kernels count element types.
 pub(crate) fn number(dtype: DType) -> i32 {
     match dtype {
+        DType::F8E4m3 => 3,
         DType::F32 => 2,
         DType::F16 => 1,
         _ => 0,
@@ -198,6 +207,12 @@ impl Tools {
             DType::F16 => 0.000_49,
             _ => 1.2e-7,
         };
+        // Tensor cores lose up to a bit of f32 with every block of k they add; of e4m3 they keep 14 bits, or some less.
+        let lost = match (expected.dtype, expected.promoted) {
+            (DType::F8E4m3, true) => 8.0 / 8192.0 + (k / 128 + 32) as f64 * 1.2e-7,
+            (DType::F8E4m3, false) => (k / 32 + 4) as f64 / 8192.0,
+            _ => (k / 8 + 32) as f64 * 1.2e-7,
+        };
         let operands = &expected.operands;
         let sample = Sample {
             a: operands.a.into(),
@@ -214,7 +229,11 @@ impl Tools {
             samples,
             alpha: f64::from(operands.alpha),
             rounding,
+            lost,
+            scales: operands.scales.map(|factors| factors.map_or(0, |factors| factors.address)),
+            steps: operands.scales.map(|factors| i32::from(factors.is_some_and(|factors| !factors.one_for_all))),
             dtype: number(expected.dtype),
+            weight_dtype: number(expected.weight_dtype),
             out_dtype: number(expected.out_dtype),
             activation: activation_number(expected.activation) as i32,
             add: i32::from(expected.before.is_some()),

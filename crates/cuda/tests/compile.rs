@@ -4,7 +4,7 @@
 
 use gemwright_core::{Activation, DType, DecodeChoice, KernelTile, Product, Schedule};
 use gemwright_cuda::{
-    Compiled, Config, CudaError, DecodeConfig, Gate, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
+    Compiled, Config, CudaError, DecodeConfig, Gate, Grouping, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
     compile_bias_grad, compile_pad, compiler_version,
 };
 
@@ -57,6 +57,30 @@ fn configs() -> Vec<Config> {
                     all.push(Config { activation, gate: Gate::First, kept, ..plain });
                 }
             }
+        }
+    }
+    // Groups, and operands of e4m3, on every tile.
+    for tile in KernelTile::ALL {
+        for turned in [false, true] {
+            let plain = Config::new(tile, Schedule::Persistent, turned);
+            let mn = |a_mn, b_mn| Layouts { a_mn, b_mn };
+            let added = Output { dtype: DType::F32, add: true, way: OutWay::Boxes };
+            let eight = Config { dtype: DType::F8E4m3, ..plain };
+            all.extend([
+                Config { grouping: Grouping::Rows, ..plain },
+                Config {
+                    grouping: Grouping::Rows,
+                    layouts: if turned { mn(true, false) } else { mn(false, true) },
+                    ..plain
+                },
+                Config { grouping: Grouping::Rows, gate: Gate::First, activation: Activation::Silu, ..plain },
+                Config { grouping: Grouping::K, layouts: mn(true, true), ..plain },
+                Config { grouping: Grouping::K, layouts: mn(true, true), output: added, ..plain },
+                eight,
+                Config { scales: true, ..eight },
+                Config { scales: true, promoted: true, cluster: 2, ..eight },
+                Config { scales: true, gate: Gate::First, activation: Activation::Silu, ..eight },
+            ]);
         }
     }
     all.retain(|config| config.check().is_ok());
@@ -153,6 +177,8 @@ fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
             DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },
             DecodeConfig { shifted: [true, true], tail: true, ..plain },
             DecodeConfig { shifted: [false, true], x_rows: 16, ..plain },
+            DecodeConfig { weight_dtype: DType::F8E4m3, scales: true, ..plain },
+            DecodeConfig { weight_dtype: DType::F8E4m3, dtype: DType::F16, x_rows: 16, gated: true, ..plain },
         ];
         all.extend(
             kinds

@@ -68,12 +68,16 @@ pub struct Operands {
     pub parts: Parts<Operand>,
     /// Where what goes into the activation is written, if the problem says so.
     pub kept: Option<Operand>,
+    /// Of a problem with groups: where each ends, numbers of 32 bits.
+    pub group_ends: Option<Operand>,
+    /// Factors of a and of b, of f32, as the problem has them.
+    pub scales: [Option<Operand>; 2],
 }
 
 impl Operands {
     /// Of a product without an epilogue.
     pub fn new(a: Operand, b: Operand, out: Operand) -> Operands {
-        Operands { a, b, out, parts: Parts::default(), kept: None }
+        Operands { a, b, out, parts: Parts::default(), kept: None, group_ends: None, scales: [None; 2] }
     }
 }
 
@@ -150,7 +154,8 @@ pub trait Plan: Send + Sync {
     ///
     /// # Safety
     /// 1. Every element of the problem's layouts lies inside its operand's region, which stays valid until
-    ///    the queue has done the work; every part of its epilogue is given.
+    ///    the queue has done the work; every part of its epilogue is given. Of groups as many ends are there as
+    ///    groups, none less than the one before, or more than there are rows or k.
     /// 2. The result's elements, and the workspace, are touched by nobody else until then, and overlap
     ///    nothing else; the result is initialised where beta is not 0.
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, workspace: Region) -> Result<(), RunError>;

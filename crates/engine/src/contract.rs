@@ -1,7 +1,7 @@
 //! What a candidate takes and what it promises, as a value that dispatcher, tuner, tests and
 //! documentation read.
 
-use crate::problem::{Layout, Problem};
+use crate::problem::{Layout, Problem, Scaling};
 use gemwright_core::DType;
 
 /// Which layouts are taken.
@@ -61,6 +61,12 @@ pub struct Contract {
     pub gates: bool,
     /// What goes into the activation is kept.
     pub keeps: bool,
+    /// Rows, or k, of groups.
+    pub groups: bool,
+    /// Element types that b may have beside that of a.
+    pub weights: &'static [DType],
+    /// Factors of operands.
+    pub scales: bool,
 }
 
 /// Why a problem is not taken.
@@ -81,6 +87,10 @@ pub enum Refusal {
     Epilogue,
     #[error("it has no product of two weights in one, or keeps nothing of what goes into an activation")]
     GateOrKeep,
+    #[error("it has no factors of operands")]
+    Scales,
+    #[error("it has no products of groups, or not in a batch")]
+    Groups,
     #[error("beta is neither 0, nor 1 without an epilogue")]
     Factor,
     #[error("{0}")]
@@ -99,7 +109,18 @@ impl Contract {
             let taken = self.dtypes.iter().map(name).collect::<Vec<_>>().join(", ");
             return Err(Refusal::DType { asked: name(&types), taken });
         }
+        if problem.weight_dtype != problem.dtype && !self.weights.contains(&problem.weight_dtype) {
+            let asked = format!("{} by {}", problem.dtype, problem.weight_dtype);
+            let taken = "operands of one type".into();
+            return Err(Refusal::DType { asked, taken });
+        }
+        if problem.scales != [Scaling::None; 2] && !self.scales {
+            return Err(Refusal::Scales);
+        }
         let p = problem.product;
+        if problem.groups.count().is_some() && (!self.groups || p.batch != 1) {
+            return Err(Refusal::Groups);
+        }
         if let Some(extent) = [p.batch, p.m, p.n, p.k].into_iter().find(|extent| *extent > self.largest) {
             return Err(Refusal::Extent(extent));
         }
@@ -113,7 +134,8 @@ impl Contract {
         if (problem.epilogue.gated && !self.gates) || (kept.is_some() && !self.keeps) {
             return Err(Refusal::GateOrKeep);
         }
-        if overlaps(&problem.out, (p.batch, p.m, p.n)) || kept.is_some_and(|kept| overlaps(&kept, (p.batch, p.m, cols)))
+        let [_, _, results] = problem.matrices();
+        if overlaps(&problem.out, (results, p.m, p.n)) || kept.is_some_and(|kept| overlaps(&kept, (p.batch, p.m, cols)))
         {
             return Err(Refusal::Overlap);
         }

@@ -2,7 +2,7 @@
 //! one of ours. There is always an answer.
 
 use crate::contract::blas_order;
-use crate::problem::{Layout, Problem};
+use crate::problem::{Groups, Layout, Problem, Scaling};
 use crate::tuned_files;
 use gemwright_core::{Answer, Product, Runner, TunedDevice, TunedKey, TunedKind, TunedTable, Way};
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl Problem {
     pub fn tuned_key(&self) -> TunedKey {
         let Product { batch, m, n, k } = self.product;
         let kind = TunedKind {
-            flags: self.letters(),
+            flags: self.letters() + &of_groups(self.groups) + &of_eight_bits(self),
             batch,
             dtype: self.dtype,
             out_dtype: self.out_dtype,
@@ -70,6 +70,31 @@ impl Problem {
         };
         TunedKey { kind, m, n, k }
     }
+}
+
+/// Groups in a key: they have kernels of their own.
+fn of_groups(groups: Groups) -> String {
+    match groups {
+        Groups::None => String::new(),
+        Groups::Rows(count) => format!(" {count} groups"),
+        Groups::K(count) => format!(" {count} groups of k"),
+    }
+}
+
+/// Weights of 8 bits, factors and promoted sums in a key.
+fn of_eight_bits(problem: &Problem) -> String {
+    let mut text = String::new();
+    if problem.weight_dtype != problem.dtype {
+        text += &format!(" by {}", problem.weight_dtype);
+    }
+    for (side, scaling) in ["a", "b"].into_iter().zip(problem.scales) {
+        match scaling {
+            Scaling::None => {}
+            Scaling::Tensor => text += &format!(" scale of {side}"),
+            Scaling::Rows => text += &format!(" scales of {side}"),
+        }
+    }
+    text + if problem.promoted { " promoted" } else { "" }
 }
 
 /// Tables that were asked for and not taken, with the reason.

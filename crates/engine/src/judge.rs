@@ -103,16 +103,14 @@ pub fn cases((dtype, out_dtype): Types, edges: &[u64], seed: u64) -> Vec<Problem
             let (a, b, out) = (kind(LAYOUTS), kind(LAYOUTS), kind(7));
             let plain = Problem {
                 product: Product { batch, m, n, k },
-                dtype,
                 out_dtype,
                 a: layout(m, k, a),
                 b: layout(k, n, b),
                 out: layout(m, n, out),
                 alpha: random.pick(&[1.0, 1.0, -0.5, 0.0]),
                 beta: random.pick(&[0.0, 0.0, 1.0, 0.75]),
-                bases: [16; 3],
                 prepacked: random.below(4) == 0,
-                epilogue: Epilogue::default(),
+                ..Problem::new(m, n, k, dtype)
             };
             cases.push(plain);
             // Who has no epilogues refuses them.

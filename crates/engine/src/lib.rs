@@ -32,7 +32,7 @@ pub use dispatch::{Dispatcher, RefusedTable, TABLES};
 pub use epilogue::{Epilogue, Part, Parts};
 pub use mapped::{Mapped, MappedError};
 pub use own::{OwnKernel, own};
-pub use problem::{Layout, Problem};
+pub use problem::{Groups, Layout, Problem, Scaling};
 pub use safe::{Multiply, MultiplyError};
 pub use split::Split;
 pub use variant::Variant;

@@ -50,6 +50,9 @@ impl OwnKernel {
             fusion: if kernel.mixed().is_some() { Fusion::Fused } else { Fusion::None },
             gates: false,
             keeps: false,
+            groups: false,
+            weights: &[],
+            scales: false,
         };
         OwnKernel { kernel, name: format!("own.{}", kernel.name), contract }
     }

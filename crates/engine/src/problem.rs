@@ -37,13 +37,38 @@ impl Layout {
     }
 }
 
+/// Rows, or k, that belong to one group after the other, such as the tokens of experts. Where groups end is known when a
+/// product runs, not before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Groups {
+    #[default]
+    #[allow(missing_docs)]
+    None,
+    /// Rows of a and out are of so many groups: each has a matrix b of its own, `b.batch` elements after the one before.
+    Rows(u64),
+    /// k is of so many groups: each has a result of its own, `out.batch` elements after the one before.
+    K(u64),
+}
+
+impl Groups {
+    /// How many there are.
+    pub fn count(self) -> Option<u64> {
+        match self {
+            Groups::None => None,
+            Groups::Rows(count) | Groups::K(count) => Some(count),
+        }
+    }
+}
+
 /// out = epilogue(alpha · a · b + beta · out), `batch` times. With beta = 0 nothing of out is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problem {
     /// Batch, M, N, K.
     pub product: Product,
-    /// Of a and b.
+    /// Of a.
     pub dtype: DType,
+    /// Of b: that of a, or e4m3.
+    pub weight_dtype: DType,
     /// Of out.
     pub out_dtype: DType,
     /// \[M, K\].
@@ -63,6 +88,24 @@ pub struct Problem {
     pub prepacked: bool,
     /// What becomes of the sums before they are written.
     pub epilogue: Epilogue,
+    /// The batch is one then.
+    pub groups: Groups,
+    /// Factors of a and of b, with which quantised numbers become what they stand for.
+    pub scales: [Scaling; 2],
+    /// Sums of e4m3, of which tensor cores keep some 14 bits, are added up in f32 every 128 k.
+    pub promoted: bool,
+}
+
+/// Factors of an operand, of f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Scaling {
+    #[default]
+    #[allow(missing_docs)]
+    None,
+    /// One for all.
+    Tensor,
+    /// One for each row of a, or each column of b: each row of a weight \[N, K\].
+    Rows,
 }
 
 impl Problem {
@@ -71,6 +114,7 @@ impl Problem {
         Problem {
             product: Product { batch: 1, m, n, k },
             dtype,
+            weight_dtype: dtype,
             out_dtype: dtype,
             a: Layout::row_major(m, k),
             b: Layout::row_major(k, n),
@@ -80,6 +124,42 @@ impl Problem {
             bases: [16; 3],
             prepacked: false,
             epilogue: Epilogue::default(),
+            groups: Groups::None,
+            scales: [Scaling::None; 2],
+            promoted: false,
+        }
+    }
+
+    /// The same with both operands of e4m3, and a result of bf16.
+    pub fn of_eight_bits(self, scales: [Scaling; 2], promoted: bool) -> Problem {
+        let (dtype, out_dtype) = (DType::F8E4m3, DType::Bf16);
+        Problem { dtype, weight_dtype: dtype, out_dtype, scales, promoted, ..self }
+    }
+
+    /// The same with weights of e4m3.
+    pub fn with_small_weights(self, scaling: Scaling) -> Problem {
+        Problem { weight_dtype: DType::F8E4m3, scales: [Scaling::None, scaling], ..self }
+    }
+
+    /// The same with rows that belong to so many groups, each with weights of its own.
+    pub fn with_groups_of_rows(self, groups: u64) -> Problem {
+        let batch = (self.product.k * self.weight_cols()) as i64;
+        Problem { groups: Groups::Rows(groups), b: Layout { batch, ..self.b }, ..self }
+    }
+
+    /// The same with a k that belongs to so many groups, each with a result of its own.
+    pub fn with_groups_of_k(self, groups: u64) -> Problem {
+        let batch = (self.product.m * self.product.n) as i64;
+        Problem { groups: Groups::K(groups), out: Layout { batch, ..self.out }, ..self }
+    }
+
+    /// Matrices that a, b and out are.
+    pub fn matrices(&self) -> [u64; 3] {
+        let batch = self.product.batch;
+        match self.groups {
+            Groups::None => [batch; 3],
+            Groups::Rows(groups) => [batch, groups, batch],
+            Groups::K(groups) => [batch, batch, groups],
         }
     }
 
@@ -107,9 +187,11 @@ impl Problem {
     /// Another problem differs from this one in its rows alone, and in how they lie.
     pub fn same_weights(&self, other: &Problem) -> bool {
         let of = |x: &Problem| (x.product.batch, x.product.n, x.product.k, x.b, x.dtype, x.out_dtype, x.prepacked);
+        let eight = |x: &Problem| (x.weight_dtype, x.scales, x.promoted);
         let factors = |x: &Problem| (x.alpha, x.beta, x.epilogue.gated, x.epilogue.kept.is_some());
         of(self) == of(other)
             && factors(self) == factors(other)
+            && (self.groups, eight(self)) == (other.groups, eight(other))
             && self.epilogue.activation == other.epilogue.activation
             && self.epilogue.parts.map(|part| part.is_some()) == other.epilogue.parts.map(|part| part.is_some())
     }
@@ -121,13 +203,16 @@ impl Problem {
 
     /// Bytes moved where every operand is touched once.
     pub fn bytes(&self) -> u128 {
-        let Product { batch, m, n, k } = self.product;
-        let [a, b, out] = [m * k, k * self.weight_cols(), m * n].map(|x| u128::from(x) * u128::from(batch));
+        let Product { m, n, k, .. } = self.product;
+        let of = |x: u64, matrices: u64| u128::from(x) * u128::from(matrices);
+        let [of_a, of_b, of_out] = self.matrices();
+        let [a, b, out] = [of(m * k, of_a), of(k * self.weight_cols(), of_b), of(m * n, of_out)];
         let kept = if self.epilogue.kept.is_some() { u128::from(self.epilogue.weights()) } else { 0 };
         let reads_out = if self.beta == 0.0 { 1 } else { 2 };
         // Vectors of an epilogue are next to nothing.
         let matrices = self.epilogue.parts.iter().flatten().filter(|part| part.row != 0 && part.col != 0).count();
-        (a + b) * u128::from(self.dtype.bytes())
+        a * u128::from(self.dtype.bytes())
+            + b * u128::from(self.weight_dtype.bytes())
             + out * u128::from(self.out_dtype.bytes()) * (reads_out + matrices as u128 + kept)
     }
 }
@@ -145,6 +230,7 @@ impl Problem {
         Some(Problem {
             product: call.product()?,
             dtype,
+            weight_dtype: dtype,
             out_dtype: dtype,
             a: layout(a),
             b: layout(b),
@@ -154,6 +240,9 @@ impl Problem {
             bases: [16; 3],
             prepacked: false,
             epilogue: Epilogue::default(),
+            groups: Groups::None,
+            scales: [Scaling::None; 2],
+            promoted: false,
         })
     }
 

@@ -28,6 +28,8 @@ Examples:
   gemwright bench 2048 2048 2048 --dtype f64 --kernel avx2-f64
   gemwright bench llama-2-7b --phase decode --html decode.html   a page to look at
   gemwright bench 256 11008 4096 --dtype bf16 --out-dtype bf16 --epilogue silu,times
+  gemwright bench 1024 1536 2048 --device cuda --groups 128      experts: rows of all, weights [128, N, K]
+  gemwright bench 8 4096 14336 --device cuda --fp8 weights --scales rows      weights of e4m3, activations of bf16
 
 Candidates take turns call by call in one process, on random numbers, after the judge has passed each; weights of
 products with few rows are rotated past the last cache; the machine's limit loops run in the same rotation. The ratio
@@ -80,6 +82,22 @@ pub struct Args {
     /// On a GPU: also all products in one graph, one after the other, each with weights of its own
     #[arg(long)]
     pub chain: bool,
+    /// On a GPU: rows belong to so many groups, each with weights of its own, as tokens to experts; M counts those of all.
+    /// Of a gradient of weights (NT) k does
+    #[arg(long, value_name = "N")]
+    pub groups: Option<u64>,
+    /// On a GPU: operands of e4m3, both of them (the result is bf16 then) or the weights alone
+    #[arg(long, value_enum)]
+    pub fp8: Option<Fp8Arg>,
+    /// Factors of operands of e4m3: one, or one for each row
+    #[arg(long, value_enum, requires = "fp8")]
+    pub scales: Option<ScalesArg>,
+    /// Sums of e4m3 are added up in f32 every 128 k, as cuBLASLt does without FAST_ACCUM
+    #[arg(long, requires = "fp8")]
+    pub promoted: bool,
+    /// How rows go to groups
+    #[arg(long, value_enum, default_value = "even", requires = "groups")]
+    pub routing: RoutingArg,
     /// On a GPU: without pauses too, at the power the card may draw
     #[arg(long)]
     pub sustained: bool,
@@ -96,6 +114,26 @@ pub struct Args {
     pub options: ModelOptions,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoutingArg {
+    /// As many to each
+    Even,
+    /// Each to any of them
+    Random,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Fp8Arg {
+    Both,
+    Weights,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScalesArg {
+    Tensor,
+    Rows,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,8 +165,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         || args.resume
         || args.schedules
         || args.table.is_some()
+        || args.groups.is_some()
+        || args.fp8.is_some()
     {
-        let why = "--next, --schedules, --table, --sustained, --single, --chain and --resume go with --device cuda";
+        let why = "--next, --schedules, --table, --sustained, --single, --chain, --groups, --fp8 and --resume go with \
+                   --device cuda";
         return Err(Error::Usage(why.into()));
     }
     let dtype = args.options.dtype.unwrap_or(DType::F32);

@@ -1,18 +1,18 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
-use super::bench::{Args, Asked, bar, problems, title, write_page};
+use super::bench::{Args, Asked, Fp8Arg, RoutingArg, ScalesArg, bar, problems, title, write_page};
 use super::bench_chain::chained;
 use super::bench_page::{Contest, Run, bench_page};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
 use crate::error::Error;
 use crate::output::Format;
 use gemwright_core::{Catalog, Cell, Chip, DType, Roof, Table, TunedDevice};
-use gemwright_cuda::{Device, Tools, compiler_version};
+use gemwright_cuda::{Device, MOST_GROUPS, Tools, compiler_version};
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::contest::{Entrants, Field, contest, ratio};
-use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, TABLE, Tabled};
-use gemwright_engine::{Candidate, Dispatcher, Epilogue, Layout, tuned_files};
+use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, Routing, TABLE, Tabled};
+use gemwright_engine::{Candidate, Dispatcher, Epilogue, Layout, Problem, Scaling, tuned_files};
 use gemwright_report as report;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -23,6 +23,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let dtype = args.options.dtype.unwrap_or(DType::Bf16);
     if !matches!(dtype, DType::Bf16 | DType::F16) {
         return Err(Error::Missing(format!("no CUDA kernel multiplies {dtype} yet; --dtype bf16 or f16")));
+    }
+    if args.promoted && args.fp8 == Some(Fp8Arg::Weights) {
+        return Err(Error::Usage("--promoted goes with --fp8 both".into()));
     }
     let device = gpu()?;
     compiler_version().map_err(|e| missing(&e))?;
@@ -47,6 +50,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
         if asked.problem.epilogue.gated {
             asked.problem.b = Layout::column_major(p.k, asked.problem.weight_cols());
         }
+        if let Some(fp8) = args.fp8 {
+            asked.problem = of_eight_bits(&asked.problem, fp8, args);
+        }
+        if let Some(groups) = args.groups {
+            asked.problem = grouped(asked, groups)?;
+        }
     }
     let mut queue = CudaQueue::new(&device).map_err(|e| missing(&e))?;
     // Operands are drawn before anything is measured.
@@ -69,9 +78,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
         .collect();
     compile_all(&cases, &device);
     let rounds = args.rounds.max(1);
-    let burst = Method { rounds, ..Method::BURST };
+    let routing = match args.routing {
+        RoutingArg::Even => Routing::Even,
+        RoutingArg::Random => Routing::Random,
+    };
+    let burst = Method { rounds, routing, ..Method::BURST };
     let methods: Vec<Method> =
-        if args.sustained { vec![burst, Method { rounds, ..Method::SUSTAINED }] } else { vec![burst] };
+        if args.sustained { vec![burst, Method { rounds, routing, ..Method::SUSTAINED }] } else { vec![burst] };
     let done = if args.resume { done(args.record.as_deref()) } else { Vec::new() };
     let mut shards = shards(args.record.as_deref(), args.resume)?;
     let mut rows = Vec::new();
@@ -125,6 +138,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         None => None,
     };
+    // What the roof goes by.
+    let dtype = if args.fp8 == Some(Fp8Arg::Both) { DType::F8E4m3 } else { dtype };
     let table = shown(&rows, dtype, chip);
     if let Some(folder) = &args.record {
         let failed = |e: std::io::Error| Error::File { path: folder.display().to_string(), why: e.to_string() };
@@ -151,6 +166,35 @@ pub fn run(args: &Args) -> Result<(), Error> {
             chain.iter().for_each(|chain| eprintln!("{chain}"));
             args.output.write(&args.output.table(&table))
         }
+    }
+}
+
+/// The same product with operands of e4m3.
+fn of_eight_bits(problem: &Problem, fp8: Fp8Arg, args: &Args) -> Problem {
+    let scaling = match args.scales {
+        None => Scaling::None,
+        Some(ScalesArg::Tensor) => Scaling::Tensor,
+        Some(ScalesArg::Rows) => Scaling::Rows,
+    };
+    match fp8 {
+        Fp8Arg::Weights => problem.with_small_weights(scaling),
+        Fp8Arg::Both => {
+            let eight = problem.of_eight_bits([scaling; 2], args.promoted);
+            Problem { out_dtype: args.out_dtype.unwrap_or(eight.out_dtype), ..eight }
+        }
+    }
+}
+
+/// The same product of groups.
+fn grouped(asked: &Asked, groups: u64) -> Result<Problem, Error> {
+    let problem = asked.problem;
+    if groups == 0 || groups > MOST_GROUPS || problem.product.batch != 1 {
+        return Err(Error::Usage(format!("--groups {groups}: 1 to {MOST_GROUPS}, of products that are no batch")));
+    }
+    match problem.letters().as_str() {
+        "NT" => Ok(problem.with_groups_of_k(groups)),
+        "TN" | "NN" => Ok(problem.with_groups_of_rows(groups)),
+        letters => Err(Error::Usage(format!("--groups: products are TN, NN or NT, not {letters}"))),
     }
 }
 
@@ -187,6 +231,8 @@ fn smi() -> Option<String> {
 
 fn key(asked: &Asked) -> Value {
     let p = asked.problem.product;
+    let types = [asked.problem.dtype, asked.problem.weight_dtype].map(DType::name);
+    let scales = asked.problem.scales.map(|scaling| format!("{scaling:?}"));
     json!([
         asked.problem.letters(),
         p.batch,
@@ -194,7 +240,11 @@ fn key(asked: &Asked) -> Value {
         p.n,
         p.k,
         asked.problem.epilogue.names(),
-        asked.problem.out_dtype.name()
+        asked.problem.out_dtype.name(),
+        asked.problem.groups.count(),
+        types,
+        scales,
+        asked.problem.promoted
     ])
 }
 
@@ -225,7 +275,8 @@ fn shard(asked: &Asked, measured: Result<Vec<Measured>, String>, methods: &[Meth
     let mut row = json!({
         "key": key(asked), "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n,
         "k": p.k, "count": asked.count, "flops": asked.problem.flops() as f64, "bytes": asked.problem.bytes() as f64,
-        "epilogue": asked.problem.epilogue.names(),
+        "epilogue": asked.problem.epilogue.names(), "groups": asked.problem.groups.count(),
+        "dtype": asked.problem.dtype.name(), "weight_dtype": asked.problem.weight_dtype.name(),
     });
     match measured {
         Err(why) => row["error"] = json!(why),

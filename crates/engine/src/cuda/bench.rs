@@ -3,11 +3,13 @@
 //! the card runs at the power it may draw.
 
 use super::queue::CudaQueue;
+use super::routing::{Routing, group_ends};
 use crate::bench::Times;
 use crate::candidate::{Candidate, Operand, Operands, Plan, Region};
 use crate::epilogue::Parts;
-use crate::problem::{Layout, Problem};
-use gemwright_cuda::{CudaError, Event, Graph, Memory, Tools};
+use crate::problem::{Layout, Problem, Scaling};
+use gemwright_core::DType;
+use gemwright_cuda::{CudaError, Event, Graph, Memory, Stream, Tools};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -20,13 +22,16 @@ pub struct Method {
     pub window: f64,
     /// Before every window.
     pub pause: Duration,
+    /// Of problems with groups.
+    pub routing: Routing,
 }
 
 impl Method {
     /// At full clocks.
-    pub const BURST: Method = Method { rounds: 7, window: 1.5e-3, pause: Duration::from_millis(8) };
+    pub const BURST: Method =
+        Method { rounds: 7, window: 1.5e-3, pause: Duration::from_millis(8), routing: Routing::Even };
     /// At the power limit.
-    pub const SUSTAINED: Method = Method { rounds: 7, window: 4e-3, pause: Duration::ZERO };
+    pub const SUSTAINED: Method = Method { window: 4e-3, pause: Duration::ZERO, ..Method::BURST };
 }
 
 /// Bytes that the operands of one window come to at least.
@@ -43,6 +48,8 @@ pub(super) struct Set {
     out: Memory,
     parts: Parts<Memory>,
     kept: Option<Memory>,
+    group_ends: Option<Memory>,
+    scales: [Option<Memory>; 2],
 }
 
 /// What was measured.
@@ -74,13 +81,16 @@ pub(super) fn sets(
     queue: &CudaQueue,
     tools: &Tools,
     many: RangeInclusive<usize>,
+    routing: Routing,
 ) -> Result<Vec<Set>, CudaError> {
     let p = problem.product;
-    let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
-    let a = elements(&problem.a, p.batch, p.m, p.k) * bytes;
-    let b = elements(&problem.b, p.batch, p.k, problem.weight_cols()) * bytes;
+    let [bytes, weight_bytes, out_bytes] =
+        [problem.dtype, problem.weight_dtype, problem.out_dtype].map(|dtype| dtype.bytes() as usize);
+    let [of_a, of_b, of_out] = problem.matrices();
+    let a = elements(&problem.a, of_a, p.m, p.k) * bytes;
+    let b = elements(&problem.b, of_b, p.k, problem.weight_cols()) * weight_bytes;
     let kept = problem.epilogue.kept.map(|kept| elements(&kept, p.batch, p.m, problem.weight_cols()) * out_bytes);
-    let out = elements(&problem.out, p.batch, p.m, p.n) * out_bytes;
+    let out = elements(&problem.out, of_out, p.m, p.n) * out_bytes;
     let count = BEYOND_CACHE.div_ceil((a + b + out).max(1)).clamp(*many.start(), *many.end());
     let device = queue.stream.device();
     let filled = |bytes: usize, dtype, seed: u64| {
@@ -99,13 +109,32 @@ pub(super) fn sets(
             }
             Ok(Set {
                 a: filled(a, problem.dtype, i * 8)?,
-                b: filled(b, problem.dtype, i * 8 + 1)?,
+                b: filled(b, problem.weight_dtype, i * 8 + 1)?,
                 out: filled(out, problem.out_dtype, i * 8 + 2)?,
                 parts,
                 kept: kept.map(|kept| Memory::new(device, kept)).transpose()?,
+                scales: scales(problem, &queue.stream, tools)?,
+                group_ends: group_ends(problem, routing, device, &queue.stream)?.map(|(memory, _)| memory),
             })
         })
         .collect()
+}
+
+/// Factors of a and of b, where a problem has them.
+pub(super) fn scales(problem: &Problem, stream: &Stream, tools: &Tools) -> Result<[Option<Memory>; 2], CudaError> {
+    let lines = [problem.product.m, problem.weight_cols()];
+    let mut all = [None, None];
+    for ((memory, scaling), lines) in all.iter_mut().zip(problem.scales).zip(lines) {
+        let count = match scaling {
+            Scaling::None => continue,
+            Scaling::Tensor => 1,
+            Scaling::Rows => lines as usize,
+        };
+        let factors = Memory::new(stream.device(), count.max(1) * 4)?;
+        tools.fill(stream, &factors, DType::F32, 77, 1.0)?;
+        *memory = Some(factors);
+    }
+    Ok(all)
 }
 
 impl Set {
@@ -121,6 +150,8 @@ impl Set {
                 memory.as_ref().zip(*layout).map(|(memory, layout)| operand(memory, first(&layout, p.batch, p.m, p.n)));
         }
         let kept = self.kept.as_ref().zip(problem.epilogue.kept);
+        operands.scales = [0, 1].map(|side| self.scales[side].as_ref().map(|factors| operand(factors, 0)));
+        operands.group_ends = self.group_ends.as_ref().map(|ends| operand(ends, 0));
         operands.kept =
             kept.map(|(memory, layout)| operand(memory, first(&layout, p.batch, p.m, problem.weight_cols())));
         operands
@@ -144,7 +175,8 @@ pub fn measure(
     tools: &Tools,
     methods: &[Method],
 ) -> Result<Vec<Measured>, CudaError> {
-    let sets = sets(problem, queue, tools, 1..=MOST_SETS)?;
+    let routing = methods.first().map_or(Routing::Even, |method| method.routing);
+    let sets = sets(problem, queue, tools, 1..=MOST_SETS, routing)?;
     let events = [Event::new(queue.stream.device())?, Event::new(queue.stream.device())?];
     let [before, after] = &events;
     let mut all = Vec::new();

@@ -3,6 +3,7 @@
 
 use super::bench::{MOST_SETS, Measured, Method, operand, sets};
 use super::queue::CudaQueue;
+use super::routing::Routing;
 use crate::bench::Times;
 use crate::candidate::{Candidate, Plan};
 use crate::problem::Problem;
@@ -37,7 +38,7 @@ pub fn measure_chains(
 ) -> Result<Measured, CudaError> {
     let operands = links
         .iter()
-        .map(|link| sets(&link.problem, queue, tools, 1..=link.count.clamp(1, MOST_SETS)))
+        .map(|link| sets(&link.problem, queue, tools, 1..=link.count.clamp(1, MOST_SETS), Routing::Even))
         .collect::<Result<Vec<_>, _>>()?;
     let device = queue.stream.device();
     let [before, after] = &[Event::new(device)?, Event::new(device)?];

@@ -1,15 +1,16 @@
 //! Our kernels held against sums in double precision: every tile and schedule, edges, layouts, batches, epilogues; three
 //! runs over poison must give the same bits and touch nothing beside.
 
-use super::bench::operand;
+use super::bench::{operand, scales};
 use super::kernel::Kernel;
 use super::queue::CudaQueue;
+use super::routing::{Routing, group_ends};
 use crate::candidate::{Candidate, Operands};
 use crate::contract::Determinism;
 use crate::epilogue::{Epilogue, Part};
-use crate::problem::{Layout, Problem};
-use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, Product};
-use gemwright_cuda::{BiasGrad, CudaError, Device, Expected, Matrix, Memory, MmaTile, Tools};
+use crate::problem::{Groups, Layout, Problem, Scaling};
+use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, Product, Schedule};
+use gemwright_cuda::{BiasGrad, CudaError, Device, Expected, Factors, Matrix, Memory, MmaTile, Tools};
 use std::sync::Arc;
 
 /// A kernel and a problem.
@@ -54,26 +55,36 @@ pub fn check_candidate(
         Ok(plan) => plan,
         Err(why) => return Ok(Verdict::Refused(why.to_string())),
     };
-    let (bytes, out_bytes) = (problem.dtype.bytes() as usize, problem.out_dtype.bytes() as usize);
-    let count =
-        |layout: &Layout, rows, cols| layout.reach(p.batch, rows, cols).map_or(0, |(_, most)| most as usize + 1);
-    let filled = |count: usize, dtype, seed| {
-        let memory = Memory::new(device, count.max(1) * if dtype == problem.dtype { bytes } else { out_bytes })?;
+    let [bytes, weight_bytes, out_bytes] =
+        [problem.dtype, problem.weight_dtype, problem.out_dtype].map(|dtype| dtype.bytes() as usize);
+    let [of_a, of_b, of_out] = problem.matrices();
+    let counted = |layout: &Layout, matrices, rows, cols| {
+        layout.reach(matrices, rows, cols).map_or(0, |(_, most)| most as usize + 1)
+    };
+    let count = |layout: &Layout, rows, cols| counted(layout, p.batch, rows, cols);
+    let filled = |count: usize, dtype: DType, seed| {
+        let memory = Memory::new(device, count.max(1) * dtype.bytes() as usize)?;
         tools.fill(&queue.stream, &memory, dtype, seed, 1.0)?;
         Ok::<Memory, CudaError>(memory)
     };
     // A view begins inside of its memory.
     let skipped = |i: usize, bytes: usize| if problem.bases[i] < 16 { problem.bases[i] as usize / bytes } else { 0 };
-    let [skip_a, skip_b, skip] = [skipped(0, bytes), skipped(1, bytes), skipped(2, out_bytes)];
-    let a = filled(skip_a + count(&problem.a, p.m, p.k), problem.dtype, 1)?;
-    let b = filled(skip_b + count(&problem.b, p.k, problem.weight_cols()), problem.dtype, 2)?;
-    let span = skip + count(&problem.out, p.m, p.n);
+    let [skip_a, skip_b, skip] = [skipped(0, bytes), skipped(1, weight_bytes), skipped(2, out_bytes)];
+    let a = filled(skip_a + counted(&problem.a, of_a, p.m, p.k), problem.dtype, 1)?;
+    let b = filled(skip_b + counted(&problem.b, of_b, p.k, problem.weight_cols()), problem.weight_dtype, 2)?;
+    let span = skip + counted(&problem.out, of_out, p.m, p.n);
     let before = filled(span, problem.out_dtype, 3)?;
     let out = Memory::new(device, span * out_bytes + GUARD)?;
     // What is kept is watched as the result is.
     let keep = problem.epilogue.kept.map(|layout| (layout, count(&layout, p.m, problem.weight_cols())));
     let kept = keep.map(|(_, span)| Memory::new(device, span * out_bytes + GUARD)).transpose()?;
-    let holes = |span: usize, cols: u64| span as u64 - p.batch * p.m * cols;
+    let ends = group_ends(problem, Routing::Uneven, device, &queue.stream)?;
+    // Rows of nobody are not written.
+    let rows = match (&ends, problem.groups) {
+        (Some((_, ends)), Groups::Rows(_)) => ends.last().map_or(0, |end| *end as u64),
+        _ => p.m,
+    };
+    let holes = |span: usize, cols: u64| span as u64 - of_out * rows * cols;
     let mut written = vec![(&out, span, holes(span, p.n))];
     written.extend(kept.iter().zip(keep).map(|(kept, (_, span))| (kept, span, holes(span, problem.weight_cols()))));
     let mut parts = [const { None::<Memory> }; 4];
@@ -88,6 +99,9 @@ pub fn check_candidate(
         *operand = memory.as_ref().map(at);
     }
     operands.kept = kept.as_ref().map(at);
+    operands.group_ends = ends.as_ref().map(|(memory, _)| at(memory));
+    let factors = scales(problem, &queue.stream, tools)?;
+    operands.scales = [0, 1].map(|side| factors[side].as_ref().map(at));
     let workspace = Memory::new(device, plan.workspace(queue).max(1))?;
     let adds = problem.beta != 0.0;
     let mut sums = Vec::new();
@@ -140,20 +154,30 @@ pub fn check_candidate(
         product: p,
         operands: gemwright_cuda::Operands {
             a: view(&a, &problem.a, skip_a * bytes),
-            b: view(&b, &problem.b, skip_b * bytes),
+            b: view(&b, &problem.b, skip_b * weight_bytes),
             out: view(&out, &problem.out, skip * out_bytes),
             parts: expected_parts,
             kept: None,
             alpha: problem.alpha as f32,
+            group_ends: None,
+            scales: [0, 1].map(|side| {
+                let address = factors[side].as_ref()?.address();
+                Some(Factors { address, one_for_all: problem.scales[side] == Scaling::Tensor })
+            }),
         },
         dtype: problem.dtype,
+        weight_dtype: problem.weight_dtype,
+        promoted: problem.promoted,
         out_dtype: problem.out_dtype,
         activation: problem.epilogue.activation,
         gated: problem.epilogue.gated,
         before: adds.then(|| view(&before, &problem.out, skip * out_bytes)),
     };
-    // SAFETY: every operand has as many elements as its layout reaches.
-    let mut worst = unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? };
+    let mut worst = 0f64;
+    for expected in of_each_group(&expected, problem, ends.as_ref().map(|(_, ends)| ends.as_slice())) {
+        // SAFETY: every operand has as many elements as its layout reaches.
+        worst = worst.max(unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? });
+    }
     if let Some((kept, (layout, _))) = kept.as_ref().zip(keep) {
         // A product of its own: all columns of the weights, up to the activation.
         let [scale, bias, ..] = expected_parts;
@@ -173,6 +197,40 @@ pub fn check_candidate(
         worst = worst.max(unsafe { tools.worst(&queue.stream, &expected, SAMPLES)? });
     }
     Ok(if worst <= 1.0 { Verdict::Right(worst) } else { Verdict::Wrong(format!("{worst:.3} times what may be")) })
+}
+
+/// What the results of groups should be, each a product of its own; where there are none, the product itself.
+fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec<Expected> {
+    let Some(ends) = ends else { return vec![*all] };
+    let (bytes, out_bytes) = (problem.dtype.bytes() as i64, problem.out_dtype.bytes() as i64);
+    let further = |matrix: Matrix, elements: i64, bytes: i64| Matrix {
+        address: (matrix.address as i64 + elements * bytes) as u64,
+        ..matrix
+    };
+    let mut first = 0;
+    let each = ends.iter().enumerate().map(|(group, end)| {
+        let (from, count, group) = (i64::from(first), (end - first) as u64, group as i64);
+        first = *end;
+        let mut expected = *all;
+        let operands = &mut expected.operands;
+        match problem.groups {
+            Groups::K(_) => {
+                expected.product.k = count;
+                operands.a = further(operands.a, from * operands.a.col, bytes);
+                operands.b = further(operands.b, from * operands.b.row, bytes);
+                operands.out = further(operands.out, group * operands.out.batch, out_bytes);
+                expected.before = expected.before.map(|before| further(before, group * before.batch, out_bytes));
+            }
+            _ => {
+                expected.product.m = count;
+                operands.a = further(operands.a, from * operands.a.row, bytes);
+                operands.b = further(operands.b, group * operands.b.batch, bytes);
+                operands.out = further(operands.out, from * operands.out.row, out_bytes);
+            }
+        }
+        expected
+    });
+    each.collect()
 }
 
 /// Kernels that get every layout, type, factor and epilogue.
@@ -222,9 +280,14 @@ pub fn cases() -> Vec<Case> {
             all.push(Case { kernel: Kernel::Decode(choice), problem });
         }
     }
+    for choice in KernelChoice::all().filter(|choice| choice.schedule == Schedule::Persistent && choice.cluster == 1) {
+        // The first two are of one text.
+        all.extend(of_groups().into_iter().take(2).map(|problem| Case { kernel: Kernel::Hopper(choice), problem }));
+    }
     let mma = MmaTile::ALL.into_iter().map(Kernel::Mma);
     for kernel in SOME.into_iter().filter_map(Kernel::named).chain([Kernel::Picked]).chain(mma) {
         let mut push = |problem: Problem| all.push(Case { kernel, problem });
+        of_groups().into_iter().chain(of_eight_bits()).for_each(&mut push);
         // Every leading dimension, whichever way the operands lie, and views that begin anywhere.
         let (m, n) = match kernel {
             Kernel::Mma(tile) => (u64::from(tile.m) + 3, u64::from(tile.n) + 5),
@@ -300,6 +363,47 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
+/// Products of groups: forward, both gradients, gated, with few rows and with many, of f16, added to.
+fn of_groups() -> Vec<Problem> {
+    let bf16 = DType::Bf16;
+    let few = Problem::linear(83, 144, 200, bf16);
+    let many = Problem::linear(2900, 264, 520, bf16);
+    let gated = Problem::gated(777, 96, 136, bf16, Activation::Silu);
+    vec![
+        few.with_groups_of_rows(11),
+        many.with_groups_of_rows(7),
+        Problem { alpha: 0.5, ..Problem::linear(300, 128, 64, DType::F16) }.with_groups_of_rows(65),
+        Problem::new(900, 200, 136, bf16).with_groups_of_rows(5),
+        gated.with_groups_of_rows(4),
+        Problem::grad_weight(136, 264, 700, bf16).with_groups_of_k(9),
+        Problem { out_dtype: DType::F32, beta: 1.0, ..Problem::grad_weight(264, 64, 900, bf16).with_groups_of_k(3) },
+    ]
+}
+
+/// Operands of e4m3, factors of every kind; weights of e4m3 beside 16 bits.
+fn of_eight_bits() -> Vec<Problem> {
+    use Scaling::{None, Rows, Tensor};
+    let mut all = Vec::new();
+    for (m, n, k) in [(300, 520, 640), (1024, 768, 4096), (5, 88, 48), (130, 264, 144)] {
+        let plain = Problem::linear(m, n, k, DType::Bf16);
+        all.push(plain.of_eight_bits([None; 2], false));
+        all.push(plain.of_eight_bits([Tensor; 2], true));
+        all.push(plain.of_eight_bits([Rows; 2], m > 500));
+        all.push(Problem { out_dtype: DType::F32, ..plain.of_eight_bits([Tensor, Rows], false) });
+        let gated = Problem::gated(m, n / 2, k, DType::Bf16, Activation::Silu);
+        all.push(gated.of_eight_bits([Rows; 2], false));
+    }
+    for (m, n, k) in [(1, 1000, 1024), (7, 264, 4096), (16, 520, 2176), (3, 128, 128), (8, 4096, 14_336)] {
+        let plain = Problem::linear(m, n, k, DType::Bf16);
+        all.push(plain.with_small_weights(None));
+        all.push(plain.with_small_weights(Rows));
+        all.push(Problem::gated(m, n, k, DType::Bf16, Activation::Silu).with_small_weights(Rows));
+        let bias = Epilogue::default().with(Part::Bias, Layout { row: 0, col: 1, batch: 0 });
+        all.push(Problem { epilogue: bias, ..Problem::linear(m, n, k, DType::F16).with_small_weights(Tensor) });
+    }
+    all
+}
+
 /// Gradients of biases: the product of a row of ones with what comes back, so that sums are held against the same oracle.
 pub fn check_bias_gradients(device: &Arc<Device>) -> Result<Vec<(String, Verdict)>, CudaError> {
     let (queue, tools) = (CudaQueue::new(device)?, Tools::new(device)?);
@@ -331,8 +435,12 @@ pub fn check_bias_gradients(device: &Arc<Device>) -> Result<Vec<(String, Verdict
                     parts: [None; 4],
                     kept: None,
                     alpha: 1.0,
+                    group_ends: None,
+                    scales: [None; 2],
                 },
                 dtype: dtypes.0,
+                weight_dtype: dtypes.0,
+                promoted: false,
                 out_dtype: dtypes.1,
                 activation: Activation::None,
                 gated: false,

@@ -5,14 +5,15 @@ use super::kernel::Kernel;
 use super::own::{CONTRACT, config, rows_out};
 use super::own_decode::{config as decode_config, few_rows};
 use crate::epilogue::Epilogue;
-use crate::problem::Problem;
+use crate::problem::{Groups, Problem};
 use gemwright_core::{Activation, DecodeChoice, Feed, KernelChip, KernelChoice, Product};
 
 /// How a and b lie.
 pub fn feeds(problem: &Problem) -> [Feed; 2] {
     let k = problem.product.k;
     let feed = |along_k: i64, step: i64| {
-        if along_k == 1 || k <= 1 { Feed::new(false, step) } else { Feed::new(true, along_k) }
+        let bytes = |step: i64| step * problem.dtype.bytes() as i64 / 2;
+        if along_k == 1 || k <= 1 { Feed::new(false, bytes(step)) } else { Feed::new(true, bytes(along_k)) }
     };
     [feed(problem.a.col, problem.a.row), feed(problem.b.row, problem.b.col)]
 }
@@ -25,7 +26,7 @@ pub fn choices(problem: &Problem, chip: &KernelChip) -> Vec<(KernelChoice, f64)>
     let problem = &copies.problem;
     let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;
     let feeds = feeds(problem);
-    let product = Product { n: problem.weight_cols(), ..problem.product };
+    let product = likely(problem);
     let extra = epilogue_clocks(&problem.epilogue);
     let mut all: Vec<(KernelChoice, f64)> = KernelChoice::all()
         .filter(|choice| config(problem, choice).is_ok_and(|config| config.check().is_ok()))
@@ -35,6 +36,22 @@ pub fn choices(problem: &Problem, chip: &KernelChip) -> Vec<(KernelChoice, f64)>
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
     all
+}
+
+/// The product as the cost model sees it. Groups are a batch: rows go to them by chance, and tiles should be large enough for
+/// most of them.
+fn likely(problem: &Problem) -> Product {
+    // Half the bytes, and twice the products in a clock: e4m3 is 16 bits with half the k.
+    let k = if problem.dtype.bytes() == 1 { problem.product.k.div_ceil(2) } else { problem.product.k };
+    let p = Product { n: problem.weight_cols(), k, ..problem.product };
+    match problem.groups {
+        Groups::None => p,
+        Groups::Rows(groups) => {
+            let mean = p.m as f64 / groups.max(1) as f64;
+            Product { batch: groups, m: ((mean + 2.0 * mean.sqrt()).ceil() as u64).min(p.m), ..p }
+        }
+        Groups::K(groups) => Product { batch: groups, k: p.k.div_ceil(groups.max(1)), ..p },
+    }
 }
 
 /// Clocks that an epilogue takes for each sum, beside storing it.
@@ -63,7 +80,7 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
     let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
         .filter_map(|choice| {
             let config = decode_config(problem, choice).ok()?;
-            Some((choice, choice.seconds(&product, config.blocks().into(), chip)))
+            Some((choice, choice.seconds(&product, few.weight_dtype.bytes(), config.blocks().into(), chip)))
         })
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));

@@ -66,7 +66,7 @@ impl Entrants<'_> {
 }
 
 /// A look at each of several, of which only the best are measured.
-pub(super) const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_millis(2) };
+pub(super) const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duration::from_millis(2), ..Method::BURST };
 
 /// What came out, for each method; the first of ours is the one that was picked.
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {

@@ -12,24 +12,31 @@ pub(super) struct Copies {
     pub problem: Problem,
     /// Of a and of b.
     of: [Option<Padded>; 2],
+    /// Of what must be copied something cannot.
+    pub refused: bool,
 }
 
 impl Copies {
     /// Of a problem whose operands lie as the C BLAS has them.
     pub fn of(problem: &Problem) -> Copies {
         let p = problem.product;
-        let mut copies = Copies { problem: *problem, of: [None; 2] };
+        let mut copies = Copies { problem: *problem, of: [None; 2], refused: false };
         let extents = [(p.m, p.k), (p.k, problem.weight_cols())];
         for (i, (rows, cols)) in extents.into_iter().enumerate() {
             let layout = [problem.a, problem.b][i];
             let Some((turned, step)) = blas_order(&layout, rows, cols) else { continue };
-            let per = 16 / problem.dtype.bytes() as i64;
+            let per = 16 / [problem.dtype, problem.weight_dtype][i].bytes() as i64;
             let (lines, length) = if turned { (cols, rows) } else { (rows, cols) };
             let several = p.batch > 1 && layout.batch != 0;
             let readable =
                 (lines <= 1 || step % per == 0) && (!several || layout.batch % per == 0) && problem.bases[i] >= 16;
             // Of nothing nothing is read.
             if readable || p.batch * p.m * p.n * p.k == 0 {
+                continue;
+            }
+            // Only elements of 16 bits are copied.
+            if problem.dtype.bytes() != 2 || problem.weight_dtype.bytes() != 2 {
+                copies.refused = true;
                 continue;
             }
             let batch = if several { p.batch } else { 1 };

@@ -42,6 +42,7 @@ const CONTRACT: Contract = Contract {
         (DType::F16, DType::F16),
         (DType::F16, DType::F32),
         (DType::F32, DType::F32),
+        (DType::F8E4m3, DType::Bf16),
     ],
     strides: Strides::Blas,
     largest: i32::MAX as u64,
@@ -52,6 +53,9 @@ const CONTRACT: Contract = Contract {
     fusion: Fusion::None,
     gates: false,
     keeps: false,
+    groups: false,
+    weights: &[],
+    scales: false,
 };
 
 /// Proposals that are asked for.
@@ -156,6 +160,7 @@ fn type_of(dtype: DType) -> sys::cudaDataType_t {
     match dtype {
         DType::F32 => sys::cudaDataType_t::CUDA_R_32F,
         DType::F16 => sys::cudaDataType_t::CUDA_R_16F,
+        DType::F8E4m3 => sys::cudaDataType_t::CUDA_R_8F_E4M3,
         _ => sys::cudaDataType_t::CUDA_R_16BF,
     }
 }
@@ -192,6 +197,14 @@ impl LtPlan {
             // SAFETY: the descriptor was made; four bytes are read.
             ask("cublasLtMatmulDescSetAttribute", unsafe {
                 sys::cublasLtMatmulDescSetAttribute(plan.operation, attribute, (&raw const letter).cast(), 4)
+            })?;
+        }
+        if problem.dtype == DType::F8E4m3 {
+            let fast = i8::from(!problem.promoted);
+            let attribute = Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM;
+            // SAFETY: the descriptor was made; one byte is read.
+            ask("cublasLtMatmulDescSetAttribute", unsafe {
+                sys::cublasLtMatmulDescSetAttribute(plan.operation, attribute, (&raw const fast).cast(), 1)
             })?;
         }
         let strides = if out.0 { [problem.a.batch, problem.b.batch] } else { [problem.b.batch, problem.a.batch] };

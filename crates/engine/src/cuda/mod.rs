@@ -12,6 +12,7 @@ mod own;
 mod own_decode;
 mod own_mma;
 mod queue;
+mod routing;
 mod tabled;
 pub mod tune;
 
@@ -23,4 +24,5 @@ pub use own::OwnCuda;
 pub use own_decode::OwnDecode;
 pub use own_mma::OwnMma;
 pub use queue::CudaQueue;
+pub use routing::Routing;
 pub use tabled::{TABLE, Tabled};

@@ -5,9 +5,9 @@ use super::queue::{CudaQueue, matrix};
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
 use crate::epilogue::Part;
-use crate::problem::{Layout, Problem};
+use crate::problem::{Groups, Layout, Problem, Scaling};
 use gemwright_core::{DType, KernelChoice, Product, Schedule};
-use gemwright_cuda::{Config, CudaError, Device, Gate, Gemm, Layouts, OutWay, Output, Pad, PartWay};
+use gemwright_cuda::{Config, CudaError, Device, Factors, Gate, Gemm, Grouping, Layouts, OutWay, Output, Pad, PartWay};
 use std::sync::Arc;
 
 pub(super) const CONTRACT: Contract = Contract {
@@ -16,6 +16,8 @@ pub(super) const CONTRACT: Contract = Contract {
         (DType::Bf16, DType::F32),
         (DType::F16, DType::F16),
         (DType::F16, DType::F32),
+        (DType::F8E4m3, DType::Bf16),
+        (DType::F8E4m3, DType::F32),
     ],
     strides: Strides::ReadAsBlas,
     largest: 1 << 30,
@@ -26,6 +28,9 @@ pub(super) const CONTRACT: Contract = Contract {
     fusion: Fusion::Fused,
     gates: true,
     keeps: true,
+    groups: true,
+    weights: &[DType::F8E4m3],
+    scales: true,
 };
 
 /// A kernel of TMA and wgmma on a device.
@@ -44,8 +49,12 @@ impl OwnCuda {
     /// What is compiled for a problem.
     pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
         CONTRACT.admits(problem)?;
-        let problem = Copies::of(&rows_out(problem)).problem;
-        let config = config(&problem, &self.choice)?;
+        let copies = Copies::of(&rows_out(problem));
+        let config = config(&copies.problem, &self.choice)?;
+        let apart = [problem.b.batch, problem.out.batch].iter().all(|step| step % 8 == 0);
+        if copies.refused || (config.grouping != Grouping::None && (copies.bytes() > 0 || !apart)) {
+            return Err(Refusal::Library("lines of groups, and of e4m3, must begin on 16 bytes".into()));
+        }
         config.check().map_err(|why| Refusal::Library(why.to_string()))?;
         Ok(config)
     }
@@ -72,7 +81,8 @@ impl Candidate for OwnCuda {
         let config = self.config(problem)?;
         let rows = rows_out(problem);
         let failed = |why: CudaError| Refusal::Library(why.to_string());
-        let gemm = Gemm::new(&self.device, config, rows.product).map_err(failed)?;
+        let product = Product { batch: problem.groups.count().unwrap_or(rows.product.batch), ..rows.product };
+        let gemm = Gemm::new(&self.device, config, product).map_err(failed)?;
         let copies = Copies::of(&rows);
         let pad = if copies.bytes() > 0 { Some(Pad::new(&self.device).map_err(failed)?) } else { None };
         Ok(Box::new(OwnPlan { problem: *problem, rows, copies, pad, gemm }))
@@ -138,6 +148,9 @@ pub(super) fn turned(problem: &Problem) -> Problem {
         b: turned(problem.a),
         out: turned(problem.out),
         bases: [problem.bases[1], problem.bases[0], problem.bases[2]],
+        dtype: problem.weight_dtype,
+        weight_dtype: problem.dtype,
+        scales: [problem.scales[1], problem.scales[0]],
         epilogue,
         ..*problem
     }
@@ -147,7 +160,7 @@ pub(super) fn turned(problem: &Problem) -> Problem {
 pub(super) fn told(problem: &Problem, rows: &Problem, operands: &Operands) -> gemwright_cuda::Operands {
     let swapped = rows.product != problem.product || rows.out != problem.out;
     let (a, b) = if swapped { (&operands.b, &operands.a) } else { (&operands.a, &operands.b) };
-    let (bytes, out_bytes) = (rows.dtype.bytes(), rows.out_dtype.bytes());
+    let out_bytes = rows.out_dtype.bytes();
     let out = matrix(&operands.out, &rows.out, out_bytes);
     let mut parts = [None; 4];
     for ((part, layout), operand) in parts.iter_mut().zip(&rows.epilogue.parts).zip(&operands.parts) {
@@ -158,12 +171,18 @@ pub(super) fn told(problem: &Problem, rows: &Problem, operands: &Operands) -> ge
     }
     let kept = rows.epilogue.kept.as_ref().zip(operands.kept.as_ref());
     gemwright_cuda::Operands {
-        a: matrix(a, &rows.a, bytes),
-        b: matrix(b, &rows.b, bytes),
+        a: matrix(a, &rows.a, rows.dtype.bytes()),
+        b: matrix(b, &rows.b, rows.weight_dtype.bytes()),
         out,
         parts,
         kept: kept.map(|(layout, operand)| matrix(operand, layout, out_bytes)),
         alpha: rows.alpha as f32,
+        group_ends: operands.group_ends.map(|ends| ends.region.address.addr() as u64 + 4 * ends.first as u64),
+        scales: [0, 1].map(|side| {
+            let operand = operands.scales[if swapped { 1 - side } else { side }]?;
+            let address = operand.region.address.addr() as u64 + 4 * operand.first as u64;
+            Some(Factors { address, one_for_all: rows.scales[side] == Scaling::Tensor })
+        }),
     }
 }
 
@@ -201,6 +220,10 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
     let p = problem.product;
     let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
     let (a_mn, b_mn) = if choice.turned { (b_mn, a_mn) } else { (a_mn, b_mn) };
+    if problem.dtype != problem.weight_dtype {
+        let (asked, taken) = (format!("{} by {}", problem.dtype, problem.weight_dtype), "operands of one type".into());
+        return Err(Refusal::DType { asked, taken });
+    }
     let adds = problem.beta != 0.0;
     if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
         return Err(Refusal::Factor);
@@ -231,6 +254,13 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
         parts: part_ways(problem, choice.turned, pairs),
         kept: kept.is_some(),
         scaled: problem.alpha != 1.0,
+        grouping: match problem.groups {
+            Groups::None => Grouping::None,
+            Groups::Rows(_) => Grouping::Rows,
+            Groups::K(_) => Grouping::K,
+        },
+        scales: problem.scales != [Scaling::None; 2],
+        promoted: problem.promoted,
         ..Config::new(choice.tile, choice.schedule, choice.turned)
     })
 }

@@ -4,12 +4,12 @@ use super::own::{part_ways, told, turned};
 use super::queue::CudaQueue;
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Refusal};
-use crate::problem::{Layout, Problem};
+use crate::problem::{Layout, Problem, Scaling};
 use gemwright_core::{DType, DecodeChoice};
 use gemwright_cuda::{Decode, DecodeConfig, Device};
 use std::sync::Arc;
 
-const CONTRACT: Contract = Contract { largest: (1 << 30) - 1, ..super::own::CONTRACT };
+const CONTRACT: Contract = Contract { largest: (1 << 30) - 1, groups: false, ..super::own::CONTRACT };
 
 /// The same problem with the few rows on the side of a.
 pub(super) fn few_rows(problem: &Problem) -> Problem {
@@ -23,6 +23,10 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
     CONTRACT.admits(problem)?;
     let problem = &few_rows(problem);
     let p = problem.product;
+    if !problem.dtype.is_half() {
+        let (asked, taken) = (problem.dtype.to_string(), "bf16, f16".into());
+        return Err(Refusal::DType { asked, taken });
+    }
     if p.m > DecodeChoice::ROWS {
         return Err(Refusal::Extent(p.m));
     }
@@ -37,17 +41,19 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         return Err(Refusal::Factor);
     }
     // Rows are lines of K; a step over an extent of one is never taken.
-    let shifted = |base: u64, step: i64, lines: u64, layout: Layout| {
-        let per = 16 / problem.dtype.bytes() as i64;
+    let shifted = |dtype: DType, base: u64, step: i64, lines: u64, layout: Layout| {
+        let per = 16 / dtype.bytes() as i64;
         base < 16 || (lines > 1 && step % per != 0) || (p.batch > 1 && layout.batch % per != 0)
     };
     let config = DecodeConfig {
         x_rows: (p.m.max(2) as u32).next_power_of_two(),
         dtype: problem.dtype,
+        weight_dtype: problem.weight_dtype,
+        scales: problem.scales != [Scaling::None; 2],
         out_dtype: problem.out_dtype,
         shifted: [
-            shifted(problem.bases[0], problem.a.row, p.m, problem.a),
-            shifted(problem.bases[1], problem.b.col, problem.weight_cols(), problem.b),
+            shifted(problem.dtype, problem.bases[0], problem.a.row, p.m, problem.a),
+            shifted(problem.weight_dtype, problem.bases[1], problem.b.col, problem.weight_cols(), problem.b),
         ],
         tail: !p.k.is_multiple_of(8),
         gated: problem.epilogue.gated,

@@ -3,13 +3,24 @@
 use super::own::{adds_by_residual, part_ways, rows_out, told};
 use super::queue::CudaQueue;
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
-use crate::contract::{Contract, Refusal, Strides};
+use crate::contract::{Contract, Refusal, Strides, Types};
 use crate::problem::{Layout, Problem};
+use gemwright_core::DType;
 use gemwright_cuda::{Device, Layouts, MmaConfig, MmaGemm, MmaTile};
 use std::sync::Arc;
 
-const CONTRACT: Contract =
-    Contract { strides: Strides::Blas, largest: (1 << 30) - 1, gates: false, ..super::own::CONTRACT };
+const CONTRACT: Contract = Contract {
+    strides: Strides::Blas,
+    largest: (1 << 30) - 1,
+    gates: false,
+    groups: false,
+    weights: &[],
+    scales: false,
+    dtypes: DTYPES,
+    ..super::own::CONTRACT
+};
+const DTYPES: &[Types] =
+    &[(DType::Bf16, DType::Bf16), (DType::Bf16, DType::F32), (DType::F16, DType::F16), (DType::F16, DType::F32)];
 
 /// Our kernels of mma.sync on a device.
 pub struct OwnMma {

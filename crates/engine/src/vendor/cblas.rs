@@ -187,6 +187,9 @@ impl Cblas {
             fusion: Fusion::None,
             gates: false,
             keeps: false,
+            groups: false,
+            weights: &[],
+            scales: false,
         };
         Ok(Cblas {
             inner: Arc::new(Inner {

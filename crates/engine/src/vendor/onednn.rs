@@ -77,6 +77,9 @@ impl OneDnn {
             fusion: Fusion::None,
             gates: false,
             keeps: false,
+            groups: false,
+            weights: &[],
+            scales: false,
         };
         let inner = Inner { origin: format!("{version}({path})"), sgemm, set_threads, matmul, library };
         Ok(OneDnn { inner: Arc::new(inner), contract })
