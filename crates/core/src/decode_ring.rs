@@ -5,21 +5,52 @@ use crate::Product;
 use crate::kernel_cost::KernelChip;
 use std::fmt;
 
-/// Seconds before and after everything, and of memory's rate what is reached, with slots of 256 and of 512 elements of K.
-const LAUNCH: [(f64, f64); 2] = [(2.38e-6, 1.150), (2.62e-6, 1.103)];
-/// Slots of a ring that are on the way.
-const SLOTS: f64 = 2.0;
-/// Seconds until what was asked for is there.
-const LATENCY: f64 = 0.746e-6;
+/// What a ring takes, in seconds; where there are two, with slots of 256 and of 512 elements of K.
+struct Costs {
+    /// Before and after everything.
+    launch: [f64; 2],
+    /// Of memory's rate what is reached.
+    memory: [f64; 2],
+    /// A slot, from being asked for to being read, and 8 rows of the weight beside that.
+    slot: [f64; 2],
+    unit: f64,
+    /// How suddenly one limit gives way to the other.
+    sharpness: f64,
+    /// Of adding up the parts of a cluster.
+    split: f64,
+    /// For a byte of x, which every multiprocessor gets, and for one of the result.
+    x: f64,
+    result: f64,
+}
+
+/// Weights of 16 bits.
+const SIXTEEN: Costs = Costs {
+    launch: [2.38e-6, 2.62e-6],
+    memory: [1.150, 1.103],
+    slot: [0.373e-6, 0.373e-6],
+    unit: 0.0,
+    sharpness: 2.09,
+    split: 0.93e-6,
+    x: 7.8e-12,
+    result: 1.2e-12,
+};
+
+/// Weights of 8 bits, by blocks of 8 and of 16 warps.
+const EIGHT: Costs = Costs {
+    launch: [3.24e-6, 3.24e-6],
+    memory: [1.258, 1.258],
+    slot: [0.248e-6, 0.495e-6],
+    unit: 0.089e-6,
+    sharpness: 1.0,
+    split: 0.67e-6,
+    x: 10.3e-12,
+    result: 0.0,
+};
+const EIGHT_BY_MANY: Costs =
+    Costs { launch: [3.33e-6, 3.33e-6], memory: [1.192, 1.192], slot: [0.210e-6, 0.420e-6], unit: 0.462e-6, ..EIGHT };
+
 /// Elements of K of x that a warp has registers for.
 const KEPT_K: u64 = 512;
-/// How suddenly one limit gives way to the other.
-const SHARPNESS: f64 = 2.09;
-/// Seconds of adding up the parts of a cluster.
-const SPLIT: f64 = 0.93e-6;
-/// Seconds for a byte of x, which every multiprocessor gets, and for one of the result.
-const X: f64 = 7.8e-12;
-const RESULT: f64 = 1.2e-12;
 /// Of the time, where a warp keeps its part of x in registers: measured with and without, 18 products.
 const KEPT: f64 = 0.993;
 
@@ -43,9 +74,12 @@ impl RingChoice {
     #[allow(missing_docs)]
     pub fn all() -> impl Iterator<Item = RingChoice> {
         // Of those that are predicted to be as fast the first is taken: more warps together end at the same time.
-        let kinds =
+        let eight =
             [(8, 256, 1), (4, 256, 1), (2, 256, 1), (1, 256, 1), (8, 512, 1), (4, 512, 1), (8, 256, 2), (4, 256, 2)];
-        kinds.into_iter().map(|(share, chunk, split)| RingChoice { warps: 8, share, chunk, split })
+        // Weights of 8 bits want more warps: making 16 of them takes time, in which others wait for memory.
+        let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 512, 1), (8, 256, 2), (16, 256, 2)];
+        let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
+        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16)))
     }
 
     /// Bytes of a slot, of elements of so many.
@@ -56,16 +90,22 @@ impl RingChoice {
     /// What it will take. Fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
     /// (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
     pub fn seconds(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
-        let (launch, share_of_memory) = if self.chunk <= 256 { LAUNCH[0] } else { LAUNCH[1] };
+        let costs = match (weight_bytes, self.warps) {
+            (1, 16) => &EIGHT_BY_MANY,
+            (1, _) => &EIGHT,
+            _ => &SIXTEEN,
+        };
+        let long = usize::from(self.chunk > 256);
         let [m, n, k] = [product.m, product.n, product.k].map(|x| x as f64);
-        let memory = n * k * weight_bytes as f64 / (share_of_memory * chip.memory * chip.clock);
+        let memory = n * k * weight_bytes as f64 / (costs.memory[long] * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
-        let chunks = self.chunks_of_warp(product.k);
-        let rings = self.waves(product, chip) * chunks as f64 / SLOTS * LATENCY;
-        let streamed = (memory.powf(SHARPNESS) + rings.powf(SHARPNESS)).powf(1.0 / SHARPNESS);
-        let split = if self.split > 1 { SPLIT } else { 0.0 };
+        let chunks = self.chunks_of_warp(product.k) as f64;
+        let rings = self.waves(product, chip) * (chunks * costs.slot[long] + costs.unit);
+        let streamed = (memory.powf(costs.sharpness) + rings.powf(costs.sharpness)).powf(1.0 / costs.sharpness);
+        let split = if self.split > 1 { costs.split } else { 0.0 };
         let kept = if self.keeps_x(product.k) { KEPT } else { 1.0 };
-        kept * (launch + streamed + split + m * k * 2.0 / f64::from(self.split) * X + m * n * 2.0 * RESULT)
+        let x = m * k * 2.0 / f64::from(self.split) * costs.x;
+        kept * (costs.launch[long] + streamed + split + x + m * n * 2.0 * costs.result)
     }
 
     /// Chunks of K that a warp has at most.
@@ -73,10 +113,10 @@ impl RingChoice {
         k.div_ceil(self.chunk.into()).div_ceil(self.split.into()).div_ceil(self.share.into())
     }
 
-    /// A warp keeps its part of x in registers: there are enough of them, and it was faster so. With 512 elements of K and a
+    /// A warp keeps its part of x in registers: there are enough of them (not for 16 warps), and it was faster so. With 512 elements of K and a
     /// warp alone on its rows it was a quarter slower.
     pub fn keeps_x(&self, k: u64) -> bool {
-        self.share > 1 && k >= 2 * KEPT_K && self.chunks_of_warp(k) * u64::from(self.chunk) <= KEPT_K
+        self.warps <= 8 && self.share > 1 && k >= 2 * KEPT_K && self.chunks_of_warp(k) * u64::from(self.chunk) <= KEPT_K
     }
 
     /// Rounds in which every set of warps has rows of the weight.

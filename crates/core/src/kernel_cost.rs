@@ -41,9 +41,7 @@ impl KernelChip {
         let whole = self.units / size;
         (match size {
             1 | 2 => whole,
-            3 => whole - whole / 22,
-            4 | 6 => whole - whole / 11,
-            5 => whole - whole / 6,
+            4 => whole - whole / 11,
             _ => whole - whole / 8,
         })
         .max(1)

@@ -66,7 +66,7 @@ static_assert(!OUT_F32 || !SWAP || DIRECT, "f32 is not turned on its way out");
 static_assert(!BY_ROWS || (!OUT_F32 && !DIRECT && SPLIT == 1), "rows of 16 bits, of sums that lie with one block");
 static_assert(!BY_ROWS || !KEEP, "what is kept begins on 16 bytes");
 static_assert(OPERAND_BYTES == 2 || (!A_MN && !B_MN), "of e4m3 k is contiguous");
-static_assert(!PROMOTE || (OPERAND_BYTES == 1 && !PINGPONG), "while one warpgroup adds up, the other multiplies");
+static_assert(!PROMOTE || (OPERAND_BYTES == 1 && MSUB * BN <= 128), "sums of two blocks beside those of all");
 static_assert(!GROUPED || (CLUSTER == 1 && SPLIT == 1 && !STREAM_K && !PARTS && !KEEP && !BY_ROWS && !DIRECT), "groups have whole tiles and no parts");
 static_assert(GROUPED != 1 || !OUT_F32, "rows of groups are of 16 bits");
 static_assert(GROUPED != 2 || (A_MN && B_MN && !SWAP), "k of groups is not contiguous");
@@ -137,7 +137,7 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
 }
 
 // ---- the warpgroup that loads: one thread of it ----------------------------------------------------------------
-__device__ __forceinline__ void load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank) {
+__device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank) {
     const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
     Ring ring = {0, 0};
     Piece piece;
@@ -172,6 +172,11 @@ __device__ __forceinline__ void load_all(const Params& p, u32 base, const Groups
 #endif
         }
     }
+    return ring;
+}
+// Slots are freed by warps of both blocks: while one of them may still do so, this block must not leave.
+__device__ __forceinline__ void wait_until_free(Ring ring, u32 empty0) {
+    for (int s = 0; s < STAGES; ++s, ring.step()) bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);
 }
 
 
@@ -198,46 +203,61 @@ __device__ __forceinline__ void clear_rest(u32 a, u32 b, int rest) {
 __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane) {
     constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further, of e4m3 32
     constexpr int PRODUCTS = 4;                                   // along K, of a block
-    [[maybe_unused]] int before = -1;
     auto free_slot = [&](int slot) {
         if (CLUSTER > 1) { if (lane < CLUSTER) bar_arrive_at(empty0 + slot * 8, lane); }
         else if (lane == 0) bar_arrive(empty0 + slot * 8);
     };
-    for (int kb = 0; kb < count; ++kb) {
+    // Begins the products of the block in the ring's slot, on top of what `to` has, or anew.
+    auto begin = [&](Sums& to, [[maybe_unused]] bool last, bool anew) {
         bar_wait(full0 + ring.slot * 8, ring.phase);
 #if GROUPED == 2
-        if (rest < BK && kb == count - 1) clear_rest(base + OFF_A + ring.slot * A_BYTES, base + OFF_B + ring.slot * B_SLOT, rest);
+        if (rest < BK && last) clear_rest(base + OFF_A + ring.slot * A_BYTES, base + OFF_B + ring.slot * B_SLOT, rest);
 #endif
         const u64 a = tile_a + (u64)(ring.slot * (A_BYTES >> 4)), b = tile_b + (u64)(ring.slot * (B_SLOT >> 4));
-#if PROMOTE
-        // In turns, lest both multiply at half the pace, end together and add up together.
-        const int mine = threadIdx.x / 128 - 1;
-        named_sync(3 + mine, 256);
-        wgmma_fence();
-        Sums block;
-#pragma unroll
-        for (int k = 0; k < PRODUCTS; ++k) {
-#pragma unroll
-            for (int i = 0; i < MSUB; ++i) wgmma_tile_product(block[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, k != 0);
-            wgmma_commit();
-        }
-        wgmma_wait<1>();                                          // the other's first product begins when our last ends
-        named_arrive(3 + (1 - mine), 256);
-        wgmma_wait<0>();
-        free_slot(ring.slot);
-#pragma unroll
-        for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-            for (int x = 0; x < BN / 2; ++x) d[i][x] = kb ? d[i][x] + block[i][x] : block[i][x];
-        ring.step();
-    }
-#else
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < PRODUCTS; ++k)
 #pragma unroll
-            for (int i = 0; i < MSUB; ++i) wgmma_tile_product(d[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, (kb | k) != 0);
+            for (int i = 0; i < MSUB; ++i) wgmma_tile_product(to[i], a + k * A_STEP + i * (CHUNK >> 4), b + k * B_STEP, !anew || k);
         wgmma_commit();
+    };
+    int before = -1;
+#if PROMOTE
+    // While a block is multiplied, the sums of the one before go on.
+    Sums even, odd;
+#pragma unroll
+    for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+        for (int x = 0; x < BN / 2; ++x) d[i][x] = 0.f;
+    auto take = [&](const Sums& part) {
+        free_slot(before);
+#pragma unroll
+        for (int i = 0; i < MSUB; ++i)
+#pragma unroll
+            for (int x = 0; x < BN / 2; ++x) d[i][x] += part[i][x];
+    };
+    for (int kb = 0; kb < count; kb += 2) {
+        begin(even, false, true);
+        wgmma_wait<1>();
+        if (kb) take(odd);
+        before = ring.slot;
+        ring.step();
+        if (kb + 1 == count) {
+            wgmma_wait<0>();
+            take(even);
+            return;
+        }
+        begin(odd, false, true);
+        wgmma_wait<1>();
+        take(even);
+        before = ring.slot;
+        ring.step();
+    }
+    wgmma_wait<0>();
+    if (count) take(odd);
+#else
+    for (int kb = 0; kb < count; ++kb) {
+        begin(d, kb + 1 == count, kb == 0);
         wgmma_wait<1>();                                          // the block before is done
         if (before >= 0) free_slot(before);
         before = ring.slot;
@@ -444,10 +464,15 @@ __device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int w
 #pragma unroll
         for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                const int row = row0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * (x / 2), col = 8 * j + 2 * (lane % 4) + x % 2;
-                const u32 at = base + ((SWAP ? col : row) * PITCH + (SWAP ? row : col)) * 4;
-                asm volatile("st.shared.f32 [%0], %1;" :: "r"(at), "f"(d[i][4 * j + x]) : "memory");
+            for (int h = 0; h < 2; ++h) {
+                const int row = row0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * h, col = 8 * j + 2 * (lane % 4);
+                const float lo = d[i][4 * j + 2 * h], hi = d[i][4 * j + 2 * h + 1];
+#if SWAP
+                const u32 at = base + (col * PITCH + row) * 4;
+                asm volatile("st.shared.f32 [%0], %1;\nst.shared.f32 [%2], %3;" :: "r"(at), "f"(lo), "r"(at + PITCH * 4), "f"(hi) : "memory");
+#else
+                asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(base + (row * PITCH + col) * 4), "f"(lo), "f"(hi) : "memory");
+#endif
             }
 }
 // Eight neighbours of a row of C.
@@ -464,6 +489,7 @@ __device__ __forceinline__ void put_eight(const Ends& p, const Matrix& to, const
 }
 __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
     const Nearby parts(p.ends, m0, n0, z);
+#pragma unroll 4                                                  // what other blocks have is far away
     for (int i = rank * 256 + thread; i < DOWN * ACROSS / 8; i += SPLIT * 256) {
         const int down = i / (ACROSS / 8), across = i % (ACROSS / 8) * 8;
         float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
@@ -521,7 +547,8 @@ gemm(const __grid_constant__ Params p) {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
-    if (CLUSTER * SPLIT > 1) cluster_sync(); else __syncthreads();
+    // Of a split tile nobody reaches into another block before sums are there. What was fenced above needs no more than that.
+    if (CLUSTER > 1) cluster_meet(); else __syncthreads();
 
     const Order order = {p.tiles_m, p.tiles_n, p.group};
     const int blocks = (p.k + BK - 1) / BK;
@@ -539,8 +566,9 @@ gemm(const __grid_constant__ Params p) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
             after_previous_kernel();
-            load_all(p, base, groups, order, walk, rank);
+            const Ring ring = load_all(p, base, groups, order, walk, rank);
             next_kernel_may_start();                              // not before: its blocks would wait where ours could run
+            if (CLUSTER > 1) wait_until_free(ring, empty0);
         }
         __syncwarp();
 #if SPLIT > 1
@@ -557,7 +585,7 @@ gemm(const __grid_constant__ Params p) {
         Sums d;
         Piece piece;
         [[maybe_unused]] int turn = 0;
-        if ((PINGPONG || PROMOTE) && mine == 1) named_arrive(3, 256);        // the first turn is the other's
+        if (PINGPONG && mine == 1) named_arrive(3, 256);          // the first turn is the other's
         while (walk.next(piece)) {
             const Spot at = spot_of(p, groups, order, piece, rank);
             const int count = at.to - at.from;
@@ -617,6 +645,6 @@ gemm(const __grid_constant__ Params p) {
         if (box.first) tma_read_wait<0>();                        // shared memory must last as long as it is read
 #endif
     }
-    // No block may leave while another can still reach into its shared memory.
-    if (CLUSTER * SPLIT > 1) { __syncwarp(); cluster_sync(); }
+    // No block may leave while another still reads its sums.
+    if (SPLIT > 1) { __syncwarp(); cluster_meet(); }
 }

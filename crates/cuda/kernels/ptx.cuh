@@ -42,6 +42,10 @@ __device__ __forceinline__ void named_arrive(int id, int threads) {
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// The same where nothing that was written has to be seen: the other form waits until it is, by everyone on the chip.
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
 __device__ __forceinline__ u32 cluster_rank() {
     u32 rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -13,11 +13,17 @@
 //   SHARE       warps that work on the same rows of w
 //   SPLIT       blocks of a cluster that share K
 //   CHUNK       k of a slot
+//   ODD         rows of w and x begin anywhere (one weight, SPLIT 1): see below
 //   X_KEPT      chunks of K that a warp has at most, where it keeps its part of x in registers; 0: it does not
 //   BLOCKS      of a multiprocessor
 //   OPERAND_F16 x is f16 (otherwise bf16), and so is w, unless
-//   W_BYTES     is 1: e4m3, made 16 bits on its way to the tensor cores. Its NaNs count as 480.
+//   W_BYTES     is 1: e4m3, made 16 bits on its way to the tensor cores. Beside bf16 its NaNs count as 480.
 //   GATED, OUT_F32, OUT_F16, OUT_ADD, ALPHA, ACT, SCALE, BIAS, TIMES, RESIDUAL, KEEP   as in gemm_sm90.cu
+//
+// TMA wants rows that lie whole 16 bytes apart. Of rows that do not, every eighth does (ODD): there is a map for each of the
+// eight kinds, from the 16 bytes on in which its first row begins, and a block works on rows of one kind. All of them are as
+// many elements behind the map's first column, so x is laid out as many elements further on too, by the threads themselves.
+// What lies before and behind a row in its first and last 16 bytes is another row's, and is cleared.
 #include "few_rows.cuh"
 
 constexpr int THREADS = WARPS * 32, SETS = WARPS / SHARE;
@@ -38,6 +44,7 @@ __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
 }
 
+#if W_BYTES == 1
 // Two neighbours of four e4m3, as the type of x. What differs from bf16 is where the exponent ends and what it counts from;
 // a product with 2^120 sets that right, for the smallest numbers too.
 template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
@@ -51,6 +58,7 @@ template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
 #endif
     return two;
 }
+#endif
 
 struct Tokens {                                            // 32 k of rows of x
     u32 rows[TOKENS][4];
@@ -58,8 +66,11 @@ struct Tokens {                                            // 32 k of rows of x
     __device__ __forceinline__ u32 lower(int i) const { return TOKENS > 1 ? rows[TOKENS - 1][i] : 0; }
 };
 
+constexpr int KINDS = ODD ? 8 : 1;                         // of rows of w
+static_assert(!ODD || (SPLIT == 1 && W_BYTES == 2 && !GATED), "a kind of rows has one weight of 16 bits");
+
 struct RingParams {
-    TensorMap w, x;                                        // boxes of W_BOX or 64 k, ROWS or X_ROWS rows, as often as a chunk has them
+    TensorMap w[KINDS], x;                                        // boxes of W_BOX or 64 k, ROWS or X_ROWS rows, as often as a chunk has them
     Params all;
     int slots;                                             // of a ring
     int units;                                             // at most, of a block, each of ROWS rows of w
@@ -77,6 +88,39 @@ struct Place {
     }
 };
 
+// The row of w that a place in a unit is.
+__device__ __forceinline__ int row_of(int unit, int i) { return ODD ? (unit / KINDS * ROWS + i) * KINDS + unit % KINDS : unit * ROWS + i; }
+
+#if ODD
+// x, `by` elements further on and with zeros around it, where TMA would have put its boxes.
+__device__ __forceinline__ void lay_out_x(const Params& p, u32 to, int by, int chunks) {
+    const int units = chunks * (CHUNK / 8);                // of 8 elements, of each row
+#pragma unroll 8
+    for (int i = threadIdx.x; i < X_ROWS * units; i += THREADS) {
+        const int m = i / units, u = i - m * units, line = u / 8 * X_ROWS + m, k = u * 8 - by;
+        const u16* from = (const u16*)(p.x + m * p.x_row) + k;
+        const bool half = (u64)from & 2;                   // of a word
+        u32 two[5];
+#pragma unroll
+        for (int e = 0; e < 5; ++e) {                      // words that hold an element of the row, behind it nothing
+            const int first = k + 2 * e - half;
+            two[e] = m < p.ends.m && first > -2 && first < p.k && (e < 4 || half) ? *(const u32*)(from + 2 * e - half) : 0;
+            if (first == -1) two[e] &= 0xffff0000;
+            if (first == p.k - 1) two[e] &= 0xffff;
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) two[e] = half ? __funnelshift_r(two[e], two[e + 1], 16) : two[e];
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(to + line * 128 + ((u ^ line) & 7) * 16), "r"(two[0]), "r"(two[1]), "r"(two[2]), "r"(two[3]) : "memory");
+    }
+}
+// Clears elements `from` to `to` of a unit of 16 bytes in each row of a slot.
+__device__ __forceinline__ void clear(u32 slot, int unit, int from, int to, int lane) {
+    if (lane >= ROWS) return;
+    const u32 at = slot + unit / 8 * 1024 + lane * 128 + ((unit ^ lane) & 7) * 16;
+    for (int e = from; e < to; ++e) asm volatile("st.shared.u16 [%0], %1;" :: "r"(at + 2 * e), "h"((u16)0) : "memory");
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #if SPLIT > 1
 __cluster_dims__(SPLIT, 1, 1)
@@ -88,7 +132,8 @@ decode(const __grid_constant__ RingParams params) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, set = warp / SHARE, rank = warp % SHARE;
     const int part = blockIdx.x % SPLIT, first = blockIdx.x / SPLIT, blocks = gridDim.x / SPLIT, step = blocks * SETS;
     // Of K the block has `chunks` from this one on.
-    const int all_chunks = (p.k + CHUNK - 1) / CHUNK, most = (all_chunks + SPLIT - 1) / SPLIT, from = part * most;
+    [[maybe_unused]] const int kind = first % KINDS, by = ODD ? (int)((u64)(p.w + kind * p.w_row) & 15) / 2 : 0;
+    const int all_chunks = (p.k + by + CHUNK - 1) / CHUNK, most = (all_chunks + SPLIT - 1) / SPLIT, from = part * most;
     const int chunks = min(most, all_chunks - from);
     const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, kept = x_at + most * X_CHUNK;
     const u32 parts = kept + (SPLIT > 1 ? params.units * WEIGHTS * SUMS * 4 : 0);
@@ -97,7 +142,8 @@ decode(const __grid_constant__ RingParams params) {
 
     // A warp's ring and the chunks of x that it brings are its own: nobody has to wait for others before he begins.
     if (lane == 0) {
-        map_prefetch(&params.w), map_prefetch(&params.x);
+        map_prefetch(&params.w[kind]);
+        if (!ODD) map_prefetch(&params.x);
         for (int s = 0; s < slots; ++s) bar_init(mine + 8 * s, 1);
         for (int c = warp; c < chunks; c += WARPS) bar_init(x_bars + 8 * c, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -110,7 +156,12 @@ decode(const __grid_constant__ RingParams params) {
         const u32 bar = mine + 8 * slot;
         if (lane == 0) {
             bar_expect(bar, SLOT);                         // what lies outside of w comes as zeros
-            tma_load(ring + slot * SLOT, &params.w, bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), (from + ahead.chunk) * (CHUNK / W_BOX));
+#if ODD
+#pragma unroll
+            for (int c = 0; c < CHUNK / 64; ++c) tma_load(ring + slot * SLOT + c * 1024, &params.w[kind], bar, ahead.chunk * CHUNK + c * 64, ahead.unit / KINDS * ROWS, 0);
+#else
+            tma_load(ring + slot * SLOT, &params.w[0], bar, 0, ahead.unit * ROWS + (ahead.weight ? p.ends.second : 0), (from + ahead.chunk) * (CHUNK / W_BOX));
+#endif
         }
         ahead.next(rank, chunks, step);
     };
@@ -118,10 +169,14 @@ decode(const __grid_constant__ RingParams params) {
     auto bring_x = [&] {
         after_previous_kernel();
         next_kernel_may_start();                           // not before: it would not wait for the one before this one
+#if ODD
+        lay_out_x(p, x_at, by, chunks);
+#else
         for (int c = warp; lane == 0 && c < chunks; c += WARPS) {
             bar_expect(x_bars + 8 * c, X_CHUNK);
             tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, (from + c) * (CHUNK / 64));
         }
+#endif
     };
     if (p.constant) {
         for (int s = 0; s < slots; ++s) ask(s);
@@ -132,7 +187,7 @@ decode(const __grid_constant__ RingParams params) {
         bring_x();
         for (int s = 1; s < slots; ++s) ask(s);
     }
-    __syncthreads();                                       // everyone sees the barriers of x
+    __syncthreads();                                       // everyone sees the barriers of x; ODD: x
 
     u32 phase = 0;
     int slot = 0, turn = 0;
@@ -167,14 +222,14 @@ decode(const __grid_constant__ RingParams params) {
     for (int c = 0; c < X_KEPT; ++c) {
         const int chunk = rank + c * SHARE;
         if (chunk >= chunks) break;
-        bar_wait(x_bars + 8 * chunk, 0);
+        if (!ODD) bar_wait(x_bars + 8 * chunk, 0);
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) tokens[c][s] = tokens_at(chunk, s);
     }
-    [[maybe_unused]] bool x_is_here = false;
+    [[maybe_unused]] bool x_is_here = ODD;
     // Sum i of the block, [row of x][row of w].
     auto done = [&](int unit, int i, const float (&sum)[WEIGHTS]) {
-        if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, unit * ROWS + i % ROWS, 0);
+        if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, row_of(unit, i % ROWS), 0);
         else
 #pragma unroll
             for (int weight = 0; weight < WEIGHTS; ++weight)
@@ -192,6 +247,16 @@ decode(const __grid_constant__ RingParams params) {
                 const u32 w_from = ring + slot * SLOT;
                 if (!X_KEPT && !x_is_here) bar_wait(x_bars + 8 * chunk, 0);
                 bar_wait(mine + 8 * slot, phase);
+#if ODD
+                const int end = p.k + by - chunk * CHUNK;  // of the row, counted from the chunk's first element
+                const bool begins = chunk == 0 && by, ends = end < CHUNK && end % 8;
+                if (begins) clear(w_from, 0, 0, by, lane);
+                if (ends) clear(w_from, end / 8, end % 8, 8, lane);
+                if (begins || ends) {
+                    smem_to_tma();                         // which fills the slot again
+                    __syncwarp();
+                }
+#endif
 #if W_BYTES == 1
 #pragma unroll
                 for (int s = 0; s < STEPS; s += 2) {

@@ -153,7 +153,7 @@ impl Config {
             () if each || parts.count() > 2 => 112,
             () if self.kept
                 || self.scales
-                || self.grouping == Grouping::Rows
+                || self.grouping != Grouping::None
                 || self.output.way == OutWay::Elements
                 || self.activation == Activation::GeluErf =>
             {
@@ -161,8 +161,8 @@ impl Config {
             }
             () => u32::MAX,
         };
-        // Those of a block beside them.
-        let promoted = if self.promoted { 96 } else { u32::MAX };
+        // Those of two blocks beside them.
+        let promoted = if self.promoted { 64 } else { u32::MAX };
         self.schedule.most_sums().min(epilogue).min(promoted)
     }
 
@@ -185,10 +185,7 @@ impl Config {
                 self.dtype != DType::F8E4m3 || !(self.layouts.a_mn || self.layouts.b_mn),
                 "of e4m3 the k of both operands is contiguous",
             ),
-            (
-                !self.promoted || (self.dtype == DType::F8E4m3 && !pingpong),
-                "sums of e4m3 are promoted by one warpgroup while the other multiplies",
-            ),
+            (!self.promoted || self.dtype == DType::F8E4m3, "only sums of e4m3 are promoted"),
             (!self.scales || self.grouping == Grouping::None, "groups have no factors"),
             (matches!(self.output.dtype, DType::Bf16 | DType::F16 | DType::F32), "the result is bf16, f16 or f32"),
             (!self.output.add || self.output.dtype == DType::F32, "only f32 is added to"),

@@ -27,6 +27,8 @@ const SHARED: u32 = 227 << 10;
 const FEWEST: u64 = 64;
 /// Slots of a ring: more only keep x and each other waiting.
 const SLOTS: u64 = 2;
+/// Kinds of rows by where they begin in 16 bytes: every eighth begins at the same place.
+const KINDS: u64 = 8;
 /// Bytes of all rings of a block where they are filled while the kernel before this one ends, as far as there is room.
 const EARLY_RINGS: u64 = 128 << 10;
 
@@ -39,6 +41,8 @@ pub struct DecodeConfig {
     pub x_rows: u32,
     /// Chunks of K that a warp of a ring's block has at most, where its part of x is kept in registers.
     pub x_kept: u32,
+    /// A ring for rows that are no whole 128 bytes, or begin anywhere.
+    pub odd: bool,
     /// Of x.
     pub dtype: DType,
     /// That of x, or e4m3.
@@ -69,6 +73,7 @@ impl DecodeConfig {
             choice,
             x_rows: 8,
             x_kept: 0,
+            odd: false,
             dtype: DType::Bf16,
             weight_dtype: DType::Bf16,
             out_dtype: DType::Bf16,
@@ -87,13 +92,21 @@ impl DecodeConfig {
     /// For rows of that length.
     pub fn of_length(self, k: u64) -> DecodeConfig {
         let DecodeChoice::Ring(choice) = self.choice else { return self };
-        let kept = if choice.keeps_x(k) { choice.chunks_of_warp(k) as u32 } else { 0 };
-        DecodeConfig { x_kept: kept, ..self }
+        let odd = self.shifted != [false; 2] || !k.is_multiple_of(self.box_k());
+        let config = DecodeConfig { odd, ..self };
+        let columns = config.columns_of(k);
+        let kept = if choice.keeps_x(columns) { choice.chunks_of_warp(columns) as u32 } else { 0 };
+        DecodeConfig { x_kept: kept, ..config }
+    }
+
+    /// Columns that go through a ring: where rows begin inside 16 bytes, up to seven more.
+    pub fn columns_of(&self, k: u64) -> u64 {
+        if self.odd { k + 7 } else { k }
     }
 
     /// Bytes of shared memory that a block needs with so many slots in its rings and so many times 8 rows of the weight.
     fn ring_bytes(&self, choice: &RingChoice, slots: u64, units: u64, k: u64) -> u64 {
-        let chunks = k.div_ceil(choice.chunk.into()).div_ceil(choice.split.into());
+        let chunks = self.columns_of(k).div_ceil(choice.chunk.into()).div_ceil(choice.split.into());
         let weights = if self.gated { 2 } else { 1 };
         // Sums of 8 rows of the weight.
         let unit = weights * u64::from(self.x_rows.max(8)) * RingChoice::ROWS * 4;
@@ -124,12 +137,16 @@ impl DecodeConfig {
                 Some("more pieces on the way than there are registers")
             }
             DecodeChoice::Direct(_) => None,
-            DecodeChoice::Ring(_) if self.of_length(k).x_kept != self.x_kept => {
-                Some("it was made for rows of another length")
-            }
+            DecodeChoice::Ring(_) if self.of_length(k) != *self => Some("it was made for rows of another length"),
             DecodeChoice::Ring(_) if batch != 1 => Some("rings take one matrix"),
-            DecodeChoice::Ring(_) if self.shifted != [false; 2] || k == 0 || k % self.box_k() != 0 => {
-                Some("rings take rows of whole 128 bytes")
+            DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
+                Some("so many warps are for weights of 8 bits, or rows that begin anywhere")
+            }
+            DecodeChoice::Ring(_) if k == 0 || n < KINDS => Some("rings take a few rows of something"),
+            DecodeChoice::Ring(choice)
+                if self.odd && (choice.split > 1 || self.gated || self.weight_dtype != self.dtype) =>
+            {
+                Some("of rows that are no whole 128 bytes rings take one weight of 16 bits, in one block")
             }
             DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, most_units(&choice), k) > SHARED.into() => {
                 Some("x is too large for shared memory")
@@ -149,6 +166,11 @@ impl DecodeConfig {
             DecodeChoice::Direct(choice) => u64::from(16 * self.groups(&choice) / if self.gated { 2 } else { 1 }),
             DecodeChoice::Ring(_) => RingChoice::ROWS,
         }
+    }
+
+    /// Tiles of so many columns of the result; of odd rows every kind has as many.
+    fn tiles(&self, n: u64) -> u64 {
+        if self.odd { n.div_ceil(self.columns() * KINDS) * KINDS } else { n.div_ceil(self.columns()) }
     }
 
     /// Groups of 8 rows of x.
@@ -232,6 +254,7 @@ impl DecodeConfig {
                     ("SPLIT", split),
                     ("X_KEPT", self.x_kept),
                     ("W_BYTES", self.weight_dtype.bytes() as u32),
+                    ("ODD", flag(self.odd)),
                 ];
                 (RING, own.to_vec())
             }
@@ -270,8 +293,8 @@ struct Params {
 
 /// `RingParams` of kernels/ring.cu.
 #[repr(C)]
-struct RingParams {
-    w: sys::CUtensorMap,
+struct RingParams<const MAPS: usize> {
+    w: [sys::CUtensorMap; MAPS],
     x: sys::CUtensorMap,
     all: Params,
     slots: i32,
@@ -312,13 +335,20 @@ impl Decode {
         if device.properties.capability.0 < 9 && (split > 1 || matches!(config.choice, DecodeChoice::Ring(_))) {
             return refused("rings and clusters of blocks need a GPU of compute capability 9");
         }
-        let tiles = product.n.div_ceil(config.columns());
+        let tiles = config.tiles(product.n);
         let all = tiles.checked_mul(product.batch);
         let Some(all) = all.filter(|all| *all < 1 << 27 && product.n < 1 << 30 && product.k < 1 << 30) else {
             return refused("more tiles than a kernel can count");
         };
         let at_once = u64::from(device.properties.multiprocessors * config.blocks());
-        let blocks = if persistent { all.min(at_once / u64::from(split)) } else { all };
+        let mut blocks = if persistent { all.min(at_once / u64::from(split)) } else { all };
+        if config.odd {
+            // As many for every kind of rows.
+            blocks = blocks / KINDS * KINDS;
+        }
+        if blocks == 0 && all > 0 {
+            return refused("the GPU has too few multiprocessors");
+        }
         let grid = blocks as u32 * split;
         if let DecodeChoice::Ring(choice) = config.choice
             && config.ring_bytes(&choice, SLOTS, tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
@@ -359,7 +389,7 @@ impl Decode {
         for (((address, row, next), shifted), rows) in steps.into_iter().zip(config.shifted).zip([m, weights]) {
             // A step over an extent of one is never taken.
             let aligned = (row % 16 == 0 || rows <= 1) && (next % 16 == 0 || batch <= 1);
-            if !(shifted || address.is_multiple_of(16) && aligned) {
+            if !(shifted || config.odd || address.is_multiple_of(16) && aligned) {
                 return Err(CudaError::Refused("rows of an operand must begin on 16 bytes".into()));
             }
         }
@@ -420,18 +450,51 @@ impl Decode {
             };
             boxes.encode()
         };
-        let weights = if config.gated { 2 * n } else { n };
-        let w = boxes(operands.b.transposed(), config.weight_dtype, weights, RingChoice::ROWS as u32)?;
-        let x = boxes(operands.a, config.dtype, m, config.x_rows)?;
         let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
         let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes(config.weight_dtype.bytes()));
         let most = if all.constant == 0 { SLOTS } else { early_slots };
         let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
-        let params = RingParams { w, x, all, slots: slots as i32, units: units as i32 };
         let sizes = (self.grid, config.threads(), bytes(slots) as u32);
+        let (slots, units) = (slots as i32, units as i32);
+        if config.odd {
+            let mut w = [NO_MAP; KINDS as usize];
+            for (kind, map) in (0..KINDS).zip(&mut w) {
+                *map = of_kind(config.dtype, operands.b.transposed(), (n, k), kind)?;
+            }
+            let params = RingParams { w, x: NO_MAP, all, slots, units };
+            // SAFETY: as below.
+            return unsafe { self.kernel.launch_with(stream, sizes, &params, early) };
+        }
+        let weights = if config.gated { 2 * n } else { n };
+        let w = boxes(operands.b.transposed(), config.weight_dtype, weights, RingChoice::ROWS as u32)?;
+        let x = boxes(operands.a, config.dtype, m, config.x_rows)?;
+        let params = RingParams { w: [w], x, all, slots, units };
         // SAFETY: the kernel takes these parameters and has as much shared memory as it uses; the rest is the caller's.
         unsafe { self.kernel.launch_with(stream, sizes, &params, early) }
     }
+}
+
+const NO_MAP: sys::CUtensorMap = sys::CUtensorMap { opaque: [0; 16] };
+
+/// Every eighth row of a weight \[n, k\], from `kind` on, in boxes of 8 rows; columns begin with the 16 bytes in which its
+/// first row does.
+fn of_kind(dtype: DType, matrix: Matrix, (n, k): (u64, u64), kind: u64) -> Result<sys::CUtensorMap, CudaError> {
+    let first = matrix.address + kind * matrix.row as u64 * dtype.bytes();
+    let before = first % 16;
+    TensorBox {
+        dtype,
+        address: first - before,
+        cols: k + before / dtype.bytes(),
+        rows: (n - kind).div_ceil(KINDS),
+        batch: 1,
+        row: KINDS * matrix.row as u64,
+        next: 0,
+        box_cols: 64,
+        box_rows: RingChoice::ROWS as u32,
+        box_batch: 1,
+        swizzle: Swizzle::B128,
+    }
+    .encode()
 }
 
 #[cfg(test)]
@@ -442,9 +505,10 @@ mod tests {
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 48);
         assert_eq!(std::mem::offset_of!(Params, k), 48 + size_of::<Ends>());
-        let ring = [std::mem::offset_of!(RingParams, x), std::mem::offset_of!(RingParams, all)];
+        let ring = [std::mem::offset_of!(RingParams<1>, x), std::mem::offset_of!(RingParams<1>, all)];
         assert_eq!(ring, [128, 256]);
-        assert_eq!(std::mem::offset_of!(RingParams, slots), 256 + size_of::<Params>());
+        assert_eq!(std::mem::offset_of!(RingParams<1>, slots), 256 + size_of::<Params>());
+        assert_eq!(std::mem::offset_of!(RingParams<8>, all), 9 * 128);
     }
 
     #[test]
@@ -456,7 +520,6 @@ mod tests {
         for other in [
             Product { m: 9, ..product },
             Product { batch: 2, ..product },
-            Product { k: 4095, ..product },
             Product { k: 8192, ..product },
             Product { k: 0, ..product },
         ] {

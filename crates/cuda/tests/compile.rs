@@ -175,8 +175,8 @@ fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
             DecodeConfig { x_rows: 4, gated: true, ..DecodeConfig::new(choice).of_length(long.k) },
             DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
             DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },
-            DecodeConfig { shifted: [true, true], tail: true, ..plain },
-            DecodeConfig { shifted: [false, true], x_rows: 16, ..plain },
+            DecodeConfig { shifted: [true, true], tail: true, ..plain }.of_length(product.k),
+            DecodeConfig { shifted: [false, true], x_rows: 16, ..plain }.of_length(product.k),
             DecodeConfig { weight_dtype: DType::F8E4m3, scales: true, ..plain },
             DecodeConfig { weight_dtype: DType::F8E4m3, dtype: DType::F16, x_rows: 16, gated: true, ..plain },
         ];

@@ -92,7 +92,7 @@ pub struct Args {
     /// Factors of operands of e4m3: one, or one for each row
     #[arg(long, value_enum, requires = "fp8")]
     pub scales: Option<ScalesArg>,
-    /// Sums of e4m3 are added up in f32 every 128 k, as cuBLASLt does without FAST_ACCUM
+    /// Sums of e4m3 are added up in f32 every 128 k; cuBLASLt runs without FAST_ACCUM
     #[arg(long, requires = "fp8")]
     pub promoted: bool,
     /// How rows go to groups

@@ -80,6 +80,7 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
     let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
         .filter_map(|choice| {
             let config = decode_config(problem, choice).ok()?;
+            let product = Product { k: config.columns_of(product.k), ..product };
             Some((choice, choice.seconds(&product, few.weight_dtype.bytes(), config.blocks().into(), chip)))
         })
         .collect();

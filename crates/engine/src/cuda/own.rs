@@ -224,6 +224,9 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
         let (asked, taken) = (format!("{} by {}", problem.dtype, problem.weight_dtype), "operands of one type".into());
         return Err(Refusal::DType { asked, taken });
     }
+    if problem.promoted && choice.schedule == Schedule::StreamK {
+        return Err(Refusal::Library("tiles that are cut have no registers for promoted sums".into()));
+    }
     let adds = problem.beta != 0.0;
     if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
         return Err(Refusal::Factor);
