@@ -43,6 +43,15 @@ impl DecodeChoice {
         }
     }
 
+    /// What is lost where the last round leaves some without work, of rows that begin anywhere: by 13 kernels on each of five
+    /// products.
+    pub fn unevenness(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
+        let DecodeChoice::Ring(choice) = self else { return 1.0 };
+        let sets = chip.units * u64::from(choice.warps / choice.share);
+        let even = product.n as f64 / (RingChoice::ROWS * sets.max(1)) as f64;
+        (self.waves(product, blocks, chip) / even.max(1e-9)).powf(0.25)
+    }
+
     /// From a name such as `decode-16x8a4s2`.
     pub fn named(name: &str) -> Option<DecodeChoice> {
         DecodeChoice::all().find(|choice| choice.to_string() == name)

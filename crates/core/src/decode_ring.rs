@@ -37,17 +37,17 @@ const SIXTEEN: Costs = Costs {
 
 /// Weights of 8 bits, by blocks of 8 and of 16 warps.
 const EIGHT: Costs = Costs {
-    launch: [3.24e-6, 3.24e-6],
-    memory: [1.258, 1.258],
-    slot: [0.248e-6, 0.495e-6],
-    unit: 0.089e-6,
-    sharpness: 1.0,
-    split: 0.67e-6,
-    x: 10.3e-12,
+    launch: [2.83e-6, 3.13e-6],
+    memory: [1.300, 1.300],
+    slot: [0.290e-6, 0.534e-6],
+    unit: 0.427e-6,
+    sharpness: 1.144,
+    split: 0.92e-6,
+    x: 11.0e-12,
     result: 0.0,
 };
 const EIGHT_BY_MANY: Costs =
-    Costs { launch: [3.33e-6, 3.33e-6], memory: [1.192, 1.192], slot: [0.210e-6, 0.420e-6], unit: 0.462e-6, ..EIGHT };
+    Costs { launch: [3.24e-6, 3.24e-6], memory: [1.094, 1.094], slot: [0.251e-6, 0.462e-6], unit: 0.300e-6, ..EIGHT };
 
 /// Elements of K of x that a warp has registers for.
 const KEPT_K: u64 = 512;

@@ -150,10 +150,10 @@ impl Config {
         let parts = self.parts.iter().filter(|way| **way != PartWay::None);
         let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
         let epilogue = match () {
-            () if each || parts.count() > 2 => 112,
+            () if each || parts.count() > 2 || (self.scales && self.turned) => 112,
+            () if self.scales || self.grouping == Grouping::Rows => 160,
             () if self.kept
-                || self.scales
-                || self.grouping != Grouping::None
+                || self.grouping == Grouping::K
                 || self.output.way == OutWay::Elements
                 || self.activation == Activation::GeluErf =>
             {

@@ -99,8 +99,14 @@ impl DecodeConfig {
         DecodeConfig { x_kept: kept, ..config }
     }
 
+    /// What a ring with odd rows has to do, and the multiprocessors that do it: of every kind of rows as many.
+    pub fn odd_shares(&self, product: &Product, multiprocessors: u64) -> Option<(Product, u64)> {
+        let n = self.tiles(product.n) * self.columns();
+        self.odd.then(|| (Product { n, k: self.columns_of(product.k), ..*product }, multiprocessors / KINDS * KINDS))
+    }
+
     /// Columns that go through a ring: where rows begin inside 16 bytes, up to seven more.
-    pub fn columns_of(&self, k: u64) -> u64 {
+    fn columns_of(&self, k: u64) -> u64 {
         if self.odd { k + 7 } else { k }
     }
 

@@ -80,8 +80,16 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
     let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
         .filter_map(|choice| {
             let config = decode_config(problem, choice).ok()?;
-            let product = Product { k: config.columns_of(product.k), ..product };
-            Some((choice, choice.seconds(&product, few.weight_dtype.bytes(), config.blocks().into(), chip)))
+            let blocks = config.blocks().into();
+            let seconds = match config.odd_shares(&product, chip.units) {
+                None => choice.seconds(&product, few.weight_dtype.bytes(), blocks, chip),
+                Some((odd, units)) => {
+                    let chip = KernelChip { units, ..*chip };
+                    choice.seconds(&odd, few.weight_dtype.bytes(), blocks, &chip)
+                        * choice.unevenness(&odd, blocks, &chip)
+                }
+            };
+            Some((choice, seconds))
         })
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
@@ -121,4 +129,30 @@ pub fn choices_by_schedule(problem: &Problem, chip: &KernelChip) -> Vec<KernelCh
 /// The one that is to be taken.
 pub fn choose(problem: &Problem, chip: &KernelChip) -> Option<Kernel> {
     ranked(problem, chip).first().map(|(kernel, _)| *kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Scaling;
+    use gemwright_core::DType;
+
+    fn first(problem: &Problem) -> String {
+        choose(problem, &KernelChip::hopper(132)).unwrap().to_string()
+    }
+
+    /// Which kernels are fastest was measured on an H200.
+    #[test]
+    fn odd_rows_groups_and_small_types_get_what_was_fast() {
+        let linear = |m, n, k| Problem::linear(m, n, k, DType::Bf16);
+        let odd = |n, k| [1, 4, 8].map(|m| first(&linear(m, n, k)));
+        assert!(odd(50_257, 4097).iter().all(|name| ["ring-16x4c256", "ring-16x8c256"].contains(&name.as_str())));
+        assert!(odd(128_257, 2047).iter().all(|name| ["ring-16x2c256", "ring-16x16c256"].contains(&name.as_str())));
+        let promoted = first(&linear(8192, 8192, 8192).of_eight_bits([Scaling::Tensor; 2], true));
+        assert!(["128x128-persistent", "128x128-turned-persistent"].contains(&promoted.as_str()), "{promoted}");
+        assert!(first(&linear(1, 22_016, 4096).with_small_weights(Scaling::Rows)).starts_with("ring-16"));
+        // Experts with a few rows each: whole tiles of blocks that stay, one after the other.
+        let experts = first(&linear(1024, 1536, 2048).with_groups_of_rows(128));
+        assert!(experts.ends_with("-persistent") && !experts.contains("pair"), "{experts}");
+    }
 }

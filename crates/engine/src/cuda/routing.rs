@@ -29,7 +29,9 @@ impl Routing {
         let mut counts = vec![0u64; groups as usize];
         match self {
             Routing::Even => {
-                (1..=groups).for_each(|g| counts[g as usize - 1] = rows * g / groups - rows * (g - 1) / groups)
+                for (count, g) in counts.iter_mut().zip(0..groups) {
+                    *count = rows * (g + 1) / groups - rows * g / groups;
+                }
             }
             Routing::Random => (0..rows).for_each(|row| counts[(mix(row) % groups) as usize] += 1),
             Routing::Uneven => {
