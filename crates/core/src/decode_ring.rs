@@ -87,7 +87,7 @@ impl RingChoice {
         RingChoice::ROWS as u32 * self.chunk * weight_bytes as u32
     }
 
-    /// What it will take. Fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
+    /// What it will take. Weights of 16 bits: fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
     /// (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
     pub fn seconds(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
         let costs = match (weight_bytes, self.warps) {

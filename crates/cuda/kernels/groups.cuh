@@ -13,8 +13,8 @@ struct Share { int group, first, end, across, weights; };
 struct Groups {
     const int *rows, *before;
     int count;
-    // All threads of a block come here. Ends that are none (less than those before, more than there are rows) are taken as
-    // the nearest that are.
+    // All threads of a block come here. Of ends that are none (less than those before, more than there are rows) nothing
+    // comes but rows that two groups have, or fewer: none lies outside.
     __device__ __forceinline__ Groups(const int* ends, int groups, int all_rows, int tile_rows, int weight_tiles, int* table)
         : rows(table), before(table + MOST_GROUPS + 1), count(groups) {
         int *const to_rows = table, *const to_before = table + MOST_GROUPS + 1;

@@ -186,7 +186,10 @@ impl Config {
                 "of e4m3 the k of both operands is contiguous",
             ),
             (!self.promoted || self.dtype == DType::F8E4m3, "only sums of e4m3 are promoted"),
-            (!self.scales || self.grouping == Grouping::None, "groups have no factors"),
+            (
+                self.grouping == Grouping::None || (!self.scales && self.dtype != DType::F8E4m3),
+                "groups are of 16 bits, and have no factors",
+            ),
             (matches!(self.output.dtype, DType::Bf16 | DType::F16 | DType::F32), "the result is bf16, f16 or f32"),
             (!self.output.add || self.output.dtype == DType::F32, "only f32 is added to"),
             (

@@ -148,7 +148,10 @@ impl DecodeConfig {
             DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
                 Some("so many warps are for weights of 8 bits, or rows that begin anywhere")
             }
-            DecodeChoice::Ring(_) if k == 0 || n < KINDS => Some("rings take a few rows of something"),
+            DecodeChoice::Ring(_) if k == 0 => Some("of nothing nothing goes through a ring"),
+            DecodeChoice::Ring(_) if n < KINDS && (self.odd || self.weight_dtype != self.dtype) => {
+                Some("fewer than eight rows of a weight of 8 bits, or that begin anywhere")
+            }
             DecodeChoice::Ring(choice)
                 if self.odd && (choice.split > 1 || self.gated || self.weight_dtype != self.dtype) =>
             {

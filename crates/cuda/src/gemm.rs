@@ -175,7 +175,7 @@ impl Gemm {
     /// Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
     /// stream's device until the stream has done the work; those of the result are touched by nobody else, and overlap
     /// nothing. The scratch is of this stream alone. Of groups as many ends are there as groups, in order, none less than the
-    /// one before or more than there are rows.
+    /// one before or more than there are rows, or k. Factors are one, or as many as the operand has lines along k.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

@@ -155,7 +155,8 @@ pub trait Plan: Send + Sync {
     /// # Safety
     /// 1. Every element of the problem's layouts lies inside its operand's region, which stays valid until
     ///    the queue has done the work; every part of its epilogue is given. Of groups as many ends are there as
-    ///    groups, none less than the one before, or more than there are rows or k.
+    ///    groups, none less than the one before, or more than there are rows or k. Factors of operands are as many
+    ///    numbers of f32 as the problem says.
     /// 2. The result's elements, and the workspace, are touched by nobody else until then, and overlap
     ///    nothing else; the result is initialised where beta is not 0.
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, workspace: Region) -> Result<(), RunError>;

@@ -35,13 +35,13 @@ pub enum Fusion {
     Split,
 }
 
-/// Element types of both operands and of the result.
+/// Element types of a, which is that of b too but for small weights, and of the result.
 pub type Types = (DType, DType);
 
 /// What is taken and promised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Contract {
-    /// Element types, of both operands and of the result.
+    /// Element types.
     pub dtypes: &'static [Types],
     /// Layouts of operands and result.
     pub strides: Strides,
@@ -87,6 +87,8 @@ pub enum Refusal {
     Epilogue,
     #[error("it has no product of two weights in one, or keeps nothing of what goes into an activation")]
     GateOrKeep,
+    #[error("only sums of e4m3 are promoted")]
+    Promoted,
     #[error("it has no factors of operands")]
     Scales,
     #[error("it has no products of groups, or not in a batch")]
@@ -114,6 +116,9 @@ impl Contract {
             let taken = "operands of one type".into();
             return Err(Refusal::DType { asked, taken });
         }
+        if problem.promoted && problem.dtype != DType::F8E4m3 {
+            return Err(Refusal::Promoted);
+        }
         if problem.scales != [Scaling::None; 2] && !self.scales {
             return Err(Refusal::Scales);
         }
@@ -140,12 +145,12 @@ impl Contract {
             return Err(Refusal::Overlap);
         }
         let operands = [("a", problem.a, p.m, p.k), ("b", problem.b, p.k, cols), ("out", problem.out, p.m, p.n)];
-        for (operand, layout, rows, cols) in operands {
+        for ((operand, layout, rows, cols), matrices) in operands.into_iter().zip(problem.matrices()) {
             let order = blas_order(&layout, rows, cols);
             let taken = match self.strides {
                 Strides::Any => true,
                 Strides::Blas => order.is_some(),
-                Strides::ReadAsBlas => operand == "out" || (order.is_some() && (p.batch <= 1 || layout.batch >= 0)),
+                Strides::ReadAsBlas => operand == "out" || (order.is_some() && (matrices <= 1 || layout.batch >= 0)),
             };
             if !taken {
                 return Err(Refusal::Strides { operand });

@@ -25,14 +25,22 @@ impl Key {
             None => 2,
         };
         let mut word = letter(&problem.b, p.k, p.n) * 3 + letter(&problem.a, p.m, p.k);
-        for part in [problem.dtype as u64, problem.out_dtype as u64, epilogue.activation as u64] {
+        let types = [problem.dtype, problem.weight_dtype, problem.out_dtype].map(|dtype| dtype as u64);
+        let scales = problem.scales.map(|scaling| scaling as u64);
+        for part in types.into_iter().chain(scales).chain([epilogue.activation as u64]) {
             word = word << 6 | part;
         }
-        let flags = [epilogue.gated, epilogue.kept.is_some(), problem.prepacked];
+        let flags = [epilogue.gated, epilogue.kept.is_some(), problem.prepacked, problem.promoted];
         for set in epilogue.parts.iter().map(Option::is_some).chain(flags) {
             word = word << 1 | u64::from(set);
         }
-        Key([p.m, p.n, p.k, p.batch, word])
+        // Groups are of no batch.
+        let batch = match problem.groups {
+            Groups::None => p.batch,
+            Groups::Rows(count) => count | 1 << 62,
+            Groups::K(count) => count | 1 << 63,
+        };
+        Key([p.m, p.n, p.k, batch, word])
     }
 }
 
@@ -155,6 +163,29 @@ mod tests {
             dropped: Vec::new(),
         };
         Dispatcher::new(Some(TunedTable::new(device, vec![row(1, "mkl"), row(64, "own.x")])), "own.default")
+    }
+
+    /// What differs has another key, of the table and of what is remembered.
+    #[test]
+    fn groups_and_small_types_are_problems_of_their_own() {
+        let plain = Problem::linear(64, 64, 64, DType::Bf16);
+        let all = [
+            plain,
+            plain.with_groups_of_rows(4),
+            plain.with_groups_of_rows(8),
+            plain.with_groups_of_k(4),
+            plain.with_small_weights(Scaling::None),
+            plain.with_small_weights(Scaling::Tensor),
+            plain.with_small_weights(Scaling::Rows),
+            plain.of_eight_bits([Scaling::None; 2], false),
+            plain.of_eight_bits([Scaling::None; 2], true),
+            plain.of_eight_bits([Scaling::None, Scaling::Rows], false),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for other in &all[..i] {
+                assert!(Key::of(one) != Key::of(other) && one.tuned_key() != other.tuned_key(), "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub enum Scaling {
     None,
     /// One for all.
     Tensor,
-    /// One for each row of a, or each column of b: each row of a weight \[N, K\].
+    /// One for each row of a, or each column of b: each row of a weight \[N, K\]. All matrices of a batch have the same.
     Rows,
 }
 

@@ -80,16 +80,17 @@ pub struct Args {
     #[arg(long)]
     pub single: bool,
     /// On a GPU: also all products in one graph, one after the other, each with weights of its own
-    #[arg(long)]
+    #[arg(long, conflicts_with = "groups")]
     pub chain: bool,
     /// On a GPU: rows belong to so many groups, each with weights of its own, as tokens to experts; M counts those of all.
     /// Of a gradient of weights (NT) k does
     #[arg(long, value_name = "N")]
     pub groups: Option<u64>,
-    /// On a GPU: operands of e4m3, both of them (the result is bf16 then) or the weights alone
+    /// On a GPU: operands of e4m3, both of them (weights [N, K], K in whole 16, a result of bf16 or f32) or the weights alone
+    /// (up to 16 rows, K in whole 128)
     #[arg(long, value_enum)]
     pub fp8: Option<Fp8Arg>,
-    /// Factors of operands of e4m3: one, or one for each row
+    /// Factors of operands of e4m3: one, or one for each row; cuBLASLt is not measured with them
     #[arg(long, value_enum, requires = "fp8")]
     pub scales: Option<ScalesArg>,
     /// Sums of e4m3 are added up in f32 every 128 k; cuBLASLt runs without FAST_ACCUM

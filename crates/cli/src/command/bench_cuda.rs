@@ -90,11 +90,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut rows = Vec::new();
     let bar = bar(args.output.quiet, asked.len(), "products");
     for asked in &asked {
-        let row = match done.iter().find(|row| same(row, asked)) {
+        let row = match done.iter().find(|row| row["key"] == key(asked, routing)) {
             Some(row) => row.clone(),
             None => {
                 let measured = contest(&asked.problem, &field, &methods);
                 let mut row = shard(asked, measured.map_err(|e| e.to_string()), &methods);
+                row["key"] = key(asked, routing);
                 if let Some(table) = table {
                     row["table"] = json!(table.who(&asked.problem));
                 }
@@ -229,10 +230,11 @@ fn smi() -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
 }
 
-fn key(asked: &Asked) -> Value {
+fn key(asked: &Asked, routing: Routing) -> Value {
     let p = asked.problem.product;
     let types = [asked.problem.dtype, asked.problem.weight_dtype].map(DType::name);
     let scales = asked.problem.scales.map(|scaling| format!("{scaling:?}"));
+    let routing = asked.problem.groups.count().map(|_| format!("{routing:?}"));
     json!([
         asked.problem.letters(),
         p.batch,
@@ -242,14 +244,11 @@ fn key(asked: &Asked) -> Value {
         asked.problem.epilogue.names(),
         asked.problem.out_dtype.name(),
         asked.problem.groups.count(),
+        routing,
         types,
         scales,
         asked.problem.promoted
     ])
-}
-
-fn same(row: &Value, asked: &Asked) -> bool {
-    row["key"] == key(asked)
 }
 
 const SHARDS: &str = "shards.jsonl";
@@ -273,7 +272,7 @@ fn shards(folder: Option<&Path>, resume: bool) -> Result<Option<std::fs::File>, 
 fn shard(asked: &Asked, measured: Result<Vec<Measured>, String>, methods: &[Method]) -> Value {
     let p = asked.problem.product;
     let mut row = json!({
-        "key": key(asked), "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n,
+        "product": asked.name, "flags": asked.problem.letters(), "batch": p.batch, "m": p.m, "n": p.n,
         "k": p.k, "count": asked.count, "flops": asked.problem.flops() as f64, "bytes": asked.problem.bytes() as f64,
         "epilogue": asked.problem.epilogue.names(), "groups": asked.problem.groups.count(),
         "dtype": asked.problem.dtype.name(), "weight_dtype": asked.problem.weight_dtype.name(),

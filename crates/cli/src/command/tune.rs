@@ -324,9 +324,11 @@ impl Tuning<'_> {
         let visits = self.args.visits.unwrap_or(if self.args.device == DeviceArg::Cpu { 2 } else { 1 }).max(1);
         let mut seen: Vec<(Vec<Timed>, Vec<Named>)> = stakes.iter().map(|_| Default::default()).collect();
         let progress = bar(self.args.output.quiet, stakes.len() * visits, "products");
+        let mut done = 0;
         for visit in 0..visits {
             for (stake, (times, wrong)) in stakes.iter().zip(&mut seen) {
-                progress.inc(1);
+                progress.set_position(done);
+                done += 1;
                 if self.args.budget.is_some_and(|budget| begin.elapsed() >= budget) {
                     left += usize::from(visit == 0);
                     continue;
@@ -340,7 +342,13 @@ impl Tuning<'_> {
                 };
                 let (further, further_wrong) = self.measured(stake.index, &who, self.args.rounds.max(3))?;
                 keep_the_lesser(times, further);
-                wrong.extend(further_wrong.into_iter().filter(|_| visit == 0));
+                wrong.extend(further_wrong);
+                // Who falls, or is wrong, on a later visit loses what he had.
+                times.retain(|timed| {
+                    let (candidate, word) = (&timed.runner.candidate, runner_word(&timed.runner));
+                    let fell = self.dropped.iter().any(|(who, _)| who == candidate);
+                    !fell && !wrong.iter().any(|(who, _)| *who == word)
+                });
                 for row in rows(&self.asked[stake.index].problem, times.clone(), &self.dropped, wrong) {
                     journal.add(&row).map_err(|why| {
                         failed(
@@ -366,7 +374,7 @@ impl Tuning<'_> {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let facts = json!({
             "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": since,
-            "rounds": self.args.rounds, "default": self.place.default, "dropped": self.dropped, "thresholds": thresholds(&table),
+            "rounds": self.args.rounds, "visits": visits, "default": self.place.default, "dropped": self.dropped, "thresholds": thresholds(&table),
         });
         tuned_files::store(self.path, &tuned::write(&table, &facts)).map_err(|why| {
             failed(self.path, &format!("{why}; what was measured is kept, make room and run the same again"))
@@ -486,7 +494,9 @@ const NEAR: f64 = 1.5;
 /// Those who may be the fastest, as tables write them.
 fn near(times: &[Timed]) -> Vec<String> {
     let least = times.iter().map(|timed| timed.seconds).fold(f64::INFINITY, f64::min);
-    times.iter().filter(|timed| timed.seconds <= NEAR * least).map(|timed| runner_word(&timed.runner)).collect()
+    // What the cost model picks is another's time under that name.
+    let real = times.iter().filter(|timed| timed.runner.candidate != PICKED);
+    real.filter(|timed| timed.seconds <= NEAR * least).map(|timed| runner_word(&timed.runner)).collect()
 }
 
 /// Of two visits to a runner the faster one: what else a machine does only adds.

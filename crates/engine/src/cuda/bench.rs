@@ -124,14 +124,14 @@ pub(super) fn sets(
 pub(super) fn scales(problem: &Problem, stream: &Stream, tools: &Tools) -> Result<[Option<Memory>; 2], CudaError> {
     let lines = [problem.product.m, problem.weight_cols()];
     let mut all = [None, None];
-    for ((memory, scaling), lines) in all.iter_mut().zip(problem.scales).zip(lines) {
+    for (side, ((memory, scaling), lines)) in all.iter_mut().zip(problem.scales).zip(lines).enumerate() {
         let count = match scaling {
             Scaling::None => continue,
             Scaling::Tensor => 1,
             Scaling::Rows => lines as usize,
         };
         let factors = Memory::new(stream.device(), count.max(1) * 4)?;
-        tools.fill(stream, &factors, DType::F32, 77, 1.0)?;
+        tools.fill(stream, &factors, DType::F32, 77 + side as u64, 1.0)?;
         *memory = Some(factors);
     }
     Ok(all)

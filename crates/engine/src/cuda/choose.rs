@@ -22,6 +22,9 @@ pub fn feeds(problem: &Problem) -> [Feed; 2] {
 pub fn choices(problem: &Problem, chip: &KernelChip) -> Vec<(KernelChoice, f64)> {
     let copies = Copies::of(&rows_out(problem));
     // What is copied first is read and written once more.
+    if copies.refused || (problem.groups != Groups::None && copies.bytes() > 0) {
+        return Vec::new();
+    }
     let copying = 2.0 * copies.bytes() as f64 / (chip.memory * chip.clock);
     let problem = &copies.problem;
     let direct = problem.out.row % (16 / problem.out_dtype.bytes() as i64) != 0;

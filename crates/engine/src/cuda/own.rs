@@ -48,16 +48,28 @@ impl OwnCuda {
 
     /// What is compiled for a problem.
     pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
-        CONTRACT.admits(problem)?;
-        let copies = Copies::of(&rows_out(problem));
-        let config = config(&copies.problem, &self.choice)?;
-        let apart = [problem.b.batch, problem.out.batch].iter().all(|step| step % 8 == 0);
-        if copies.refused || (config.grouping != Grouping::None && (copies.bytes() > 0 || !apart)) {
-            return Err(Refusal::Library("lines of groups, and of e4m3, must begin on 16 bytes".into()));
-        }
-        config.check().map_err(|why| Refusal::Library(why.to_string()))?;
-        Ok(config)
+        config_of(problem, &self.choice)
     }
+}
+
+/// What is compiled for a problem by a choice, unless that does not take it.
+fn config_of(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
+    CONTRACT.admits(problem)?;
+    let copies = Copies::of(&rows_out(problem));
+    let config = config(&copies.problem, choice)?;
+    let apart = |step: i64, dtype: DType| step > 0 && step % (16 / dtype.bytes() as i64) == 0;
+    let apart = match problem.groups {
+        Groups::None => true,
+        Groups::Rows(groups) => groups <= 1 || apart(problem.b.batch, problem.weight_dtype),
+        Groups::K(groups) => groups <= 1 || apart(problem.out.batch, problem.out_dtype),
+    };
+    if copies.refused || (config.grouping != Grouping::None && (copies.bytes() > 0 || !apart)) {
+        return Err(Refusal::Library(
+            "lines and matrices of groups, and lines of e4m3, must begin on 16 bytes of their own".into(),
+        ));
+    }
+    config.check().map_err(|why| Refusal::Library(why.to_string()))?;
+    Ok(config)
 }
 
 impl Candidate for OwnCuda {
@@ -110,6 +122,7 @@ impl Plan for OwnPlan {
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, workspace: Region) -> Result<(), RunError> {
         let queue = CudaQueue::of(queue)?;
         let failed = |why: CudaError| RunError::Library(why.to_string());
+        factors_are_given(&self.problem, operands)?;
         let mut told = told(&self.problem, &self.rows, operands);
         if let Some(pad) = &self.pad {
             let needed = self.copies.bytes();
@@ -128,8 +141,9 @@ impl Plan for OwnPlan {
 /// The same problem with the result's rows contiguous: a transposed one has its operands swapped.
 pub(super) fn rows_out(problem: &Problem) -> Problem {
     let p = problem.product;
-    // A gated one stays as it is: its weights are two on the side of b.
-    if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 || problem.epilogue.gated {
+    // A gated one stays as it is: its weights are two on the side of b. So does one with groups of rows, which are those of a.
+    let fixed = problem.epilogue.gated || matches!(problem.groups, Groups::Rows(_));
+    if problem.out.col == 1 || p.n <= 1 || problem.out.row != 1 || fixed {
         return *problem;
     }
     turned(problem)
@@ -153,6 +167,15 @@ pub(super) fn turned(problem: &Problem) -> Problem {
         scales: [problem.scales[1], problem.scales[0]],
         epilogue,
         ..*problem
+    }
+}
+
+/// The operands that a problem has factors of come with them, and no others.
+pub(super) fn factors_are_given(problem: &Problem, operands: &Operands) -> Result<(), RunError> {
+    let wanted = problem.scales.map(|scaling| scaling != Scaling::None);
+    match operands.scales.map(|factors| factors.is_some()) == wanted {
+        true => Ok(()),
+        false => Err(RunError::Library("factors of operands are not those that the problem has".into())),
     }
 }
 
@@ -267,4 +290,36 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
         promoted: problem.promoted,
         ..Config::new(choice.tile, choice.schedule, choice.turned)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups that would be multiplied wrongly, or read outside, are refused before anything runs.
+    #[test]
+    fn groups_lie_as_kernels_have_them() {
+        let choice = KernelChoice::named("128x128-persistent").unwrap();
+        let taken = |problem: Problem| config_of(&problem, &choice).is_ok();
+        let linear = Problem::linear(64, 128, 64, DType::Bf16);
+        let rows = linear.with_groups_of_rows(4);
+        let k = Problem::grad_weight(64, 128, 96, DType::Bf16).with_groups_of_k(3);
+        assert!(taken(rows) && taken(k));
+        for wrong in [
+            // The result column by column, one weight for all, weights that lie backwards or inside 16 bytes.
+            Problem { out: Layout::column_major(64, 128), ..rows },
+            Problem { b: Layout { batch: 0, ..rows.b }, ..rows },
+            Problem { b: Layout { batch: -8192, ..rows.b }, ..rows },
+            Problem { b: Layout { batch: 8196, ..rows.b }, ..rows },
+            Problem { out: Layout { batch: 8196, ..k.out }, ..k },
+            // Not of 8 bits, no factors, no batch, no parts of an epilogue, nothing promoted.
+            rows.of_eight_bits([Scaling::None; 2], false),
+            Problem { scales: [Scaling::Tensor; 2], ..rows },
+            Problem { product: Product { batch: 2, ..rows.product }, ..rows },
+            Problem { beta: 1.0, ..rows },
+            Problem { promoted: true, ..linear },
+        ] {
+            assert!(!taken(wrong), "{wrong:?}");
+        }
+    }
 }

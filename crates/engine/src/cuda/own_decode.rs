@@ -1,6 +1,6 @@
 //! Our kernels for a few rows as a candidate: weights that lie row by row along K are streamed once.
 
-use super::own::{part_ways, told, turned};
+use super::own::{factors_are_given, part_ways, told, turned};
 use super::queue::CudaQueue;
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Refusal};
@@ -133,6 +133,7 @@ impl Plan for DecodePlan {
 
     unsafe fn run(&self, queue: &dyn Queue, operands: &Operands, _: Region) -> Result<(), RunError> {
         let queue = CudaQueue::of(queue)?;
+        factors_are_given(&self.problem, operands)?;
         let told = told(&self.problem, &self.few, operands);
         // Where sides were changed the weight is what the caller calls a.
         let constant = queue.constant_weights && self.few == self.problem;
