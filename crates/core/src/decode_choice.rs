@@ -36,10 +36,10 @@ impl DecodeChoice {
     }
 
     /// Rounds in which every block has something to work on.
-    pub fn waves(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
+    pub fn waves(&self, product: &Product, weight_bytes: u64, blocks: u64, chip: &KernelChip) -> f64 {
         match self {
             DecodeChoice::Direct(choice) => choice.waves(product, blocks, chip),
-            DecodeChoice::Ring(choice) => choice.waves(product, chip),
+            DecodeChoice::Ring(choice) => choice.waves(product, weight_bytes, chip),
         }
     }
 
@@ -48,8 +48,8 @@ impl DecodeChoice {
     pub fn unevenness(&self, product: &Product, blocks: u64, chip: &KernelChip) -> f64 {
         let DecodeChoice::Ring(choice) = self else { return 1.0 };
         let sets = chip.units * u64::from(choice.warps / choice.share);
-        let even = product.n as f64 / (RingChoice::ROWS * sets.max(1)) as f64;
-        (self.waves(product, blocks, chip) / even.max(1e-9)).powf(0.25)
+        let even = product.n as f64 / (RingChoice::rows(2) * sets.max(1)) as f64;
+        (self.waves(product, 2, blocks, chip) / even.max(1e-9)).powf(0.25)
     }
 
     /// From a name such as `decode-16x8a4s2`.

@@ -11,7 +11,7 @@ struct Costs {
     launch: [f64; 2],
     /// Of memory's rate what is reached.
     memory: [f64; 2],
-    /// A slot, from being asked for to being read, and 8 rows of the weight beside that.
+    /// A slot, from being asked for to being read, and rows of the weight beside that.
     slot: [f64; 2],
     unit: f64,
     /// How suddenly one limit gives way to the other.
@@ -68,8 +68,10 @@ pub struct RingChoice {
 }
 
 impl RingChoice {
-    /// Rows of the weight that a warp has at a time.
-    pub const ROWS: u64 = 8;
+    /// Rows of the weight that a warp has at a time, where an element has so many bytes.
+    pub fn rows(weight_bytes: u64) -> u64 {
+        16 / weight_bytes
+    }
 
     #[allow(missing_docs)]
     pub fn all() -> impl Iterator<Item = RingChoice> {
@@ -77,14 +79,14 @@ impl RingChoice {
         let eight =
             [(8, 256, 1), (4, 256, 1), (2, 256, 1), (1, 256, 1), (8, 512, 1), (4, 512, 1), (8, 256, 2), (4, 256, 2)];
         // Weights of 8 bits want more warps: making 16 of them takes time, in which others wait for memory.
-        let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 512, 1), (8, 256, 2), (16, 256, 2)];
+        let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 256, 2), (16, 256, 2)];
         let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
         eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16)))
     }
 
-    /// Bytes of a slot, of elements of so many.
-    pub fn slot_bytes(&self, weight_bytes: u64) -> u32 {
-        RingChoice::ROWS as u32 * self.chunk * weight_bytes as u32
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> u32 {
+        16 * self.chunk
     }
 
     /// What it will take. Weights of 16 bits: fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
@@ -100,7 +102,7 @@ impl RingChoice {
         let memory = n * k * weight_bytes as f64 / (costs.memory[long] * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
         let chunks = self.chunks_of_warp(product.k) as f64;
-        let rings = self.waves(product, chip) * (chunks * costs.slot[long] + costs.unit);
+        let rings = self.waves(product, weight_bytes, chip) * (chunks * costs.slot[long] + costs.unit);
         let streamed = (memory.powf(costs.sharpness) + rings.powf(costs.sharpness)).powf(1.0 / costs.sharpness);
         let split = if self.split > 1 { costs.split } else { 0.0 };
         let kept = if self.keeps_x(product.k) { KEPT } else { 1.0 };
@@ -120,9 +122,9 @@ impl RingChoice {
     }
 
     /// Rounds in which every set of warps has rows of the weight.
-    pub fn waves(&self, product: &Product, chip: &KernelChip) -> f64 {
+    pub fn waves(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
         let sets = (chip.units / u64::from(self.split)).max(1) * u64::from(self.warps / self.share);
-        product.n.div_ceil(RingChoice::ROWS).div_ceil(sets) as f64
+        product.n.div_ceil(RingChoice::rows(weight_bytes)).div_ceil(sets) as f64
     }
 }
 

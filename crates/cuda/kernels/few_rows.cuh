@@ -28,24 +28,36 @@ __device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a
 }
 
 // ---- a sum on its way out --------------------------------------------------------------------------------------
-__device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_unused]] float other, int m, int n, int z) {
+// What it needs of its column; fetched before the products, nobody waits for memory after them.
+struct OfColumn {
+    float factors[1 + GATED];
+    Beside parts;
+    __device__ __forceinline__ OfColumn(const Params& p, int n, int z) : parts(Nearby(p.ends, 0, n, z).of_column(0)) {
+#pragma unroll
+        for (int half = 0; half <= GATED; ++half) factors[half] = SCALES ? p.ends.scale_of_column(n, half ? p.ends.second : 0) : 1.f;
+    }
+};
+__device__ __forceinline__ float factor_of_row(const Params& p, int m) { return SCALES ? p.ends.scale_of_row(m) : 1.f; }
+__device__ __forceinline__ void finish_one(const Params& p, float sum, [[maybe_unused]] float other, int m, int n, int z, const OfColumn& column, float of_row) {
     if (m >= p.ends.m || n >= p.ends.n) return;
     const Nearby parts(p.ends, m, n, z);
-    const Beside row = parts.of_row(0), column = parts.of_column(0);
+    const Beside row = parts.of_row(0);
     Beside own[2] = {};
     parts.of_two(0, 0, own);
     if (SCALES) {
-        const float by_row = p.ends.scale_of_row(m);
-        sum *= by_row * p.ends.scale_of_column(n);
-        if (GATED) other *= by_row * p.ends.scale_of_column(n, p.ends.second);
+        sum *= of_row * column.factors[0];
+        if (GATED) other *= of_row * column.factors[GATED];
     }
     if (ALPHA) other *= p.ends.alpha;
-    float x = before_activation(p.ends, sum, row, column, own[0]), unused = 0.f;
+    float x = before_activation(p.ends, sum, row, column.parts, own[0]), unused = 0.f;
 #if KEEP
     put(p.ends, p.ends.keep, x, m, n, z);
     if (GATED) put(p.ends, p.ends.keep.from(p.ends.second), other, m, n, z);
 #endif
     activate(x, unused);
     if (GATED) x *= other;
-    put(p.ends, p.ends.out, after_activation(x, row, column, own[0]), m, n, z);
+    put(p.ends, p.ends.out, after_activation(x, row, column.parts, own[0]), m, n, z);
+}
+__device__ __forceinline__ void finish_one(const Params& p, float sum, float other, int m, int n, int z) {
+    finish_one(p, sum, other, m, n, z, OfColumn(p, n, z), factor_of_row(p, m));
 }

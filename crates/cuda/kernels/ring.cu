@@ -1,8 +1,9 @@
 // Y[m][n] = epilogue(sum over k of X(m,k) * W(n,k)) for a few rows of x, on sm_90: weights [n, k] go through rings in shared
 // memory, which TMA fills without a thread or a register waiting for them; x lies beside them, whole.
 //
-// A warp has a ring of its own and works on 8 rows of w at a time, the columns of mma.sync; rows of x are its rows. SHARE
-// warps divide the chunks of K of the same 8 rows among them; their sums meet in shared memory in a fixed order. As soon as
+// A warp has a ring of its own and works on 8 rows of w at a time, the columns of mma.sync; rows of x are its rows. Of e4m3,
+// as many bytes are 16 rows: those are the rows, and rows of x the columns, so that half as much is read beside what has to
+// be made 16 bits. SHARE warps divide the chunks of K of the same rows among them; their sums meet in shared memory in a fixed order. As soon as
 // a warp has read a slot it asks for what comes there next, of its next rows as well: between rows nothing runs dry.
 // Where x is too long for one block, SPLIT blocks of a cluster have a part of K each; in the end their sums are added.
 // Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
@@ -27,14 +28,14 @@
 #include "few_rows.cuh"
 
 constexpr int THREADS = WARPS * 32, SETS = WARPS / SHARE;
-constexpr int ROWS = 8;                                    // of w at a time
+constexpr int ROWS = 16 / W_BYTES;                         // of w at a time
 constexpr int WEIGHTS = GATED ? 2 : 1;
-constexpr int STEPS = CHUNK / 32;                          // of four fragments of x each
+constexpr int STEPS = CHUNK / 32;                          // of 32 k
 constexpr int W_BOX = 128 / W_BYTES;                       // k of a row of 128 bytes
 constexpr int TURNS = X_KEPT ? X_KEPT : 1;
 constexpr int SLOT = ROWS * CHUNK * W_BYTES;              // [W_BOX k][row][W_BOX k of 128 bytes, swizzled]
 constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
-constexpr int SUMS = 8 * TOKENS * ROWS;
+constexpr int SUMS = 8 * TOKENS * ROWS, OF_LANE = SUMS / 32;
 constexpr int X_CHUNK = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
 static_assert(SLOT % 1024 == 0 && X_CHUNK % 1024 == 0, "the swizzle repeats after 1024 bytes");
 static_assert(CHUNK % W_BOX == 0 && CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
@@ -45,6 +46,9 @@ __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
 }
 
 #if W_BYTES == 1
+__device__ __forceinline__ void four_words(u32 (&x)[4], u32 from) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+}
 // Two neighbours of four e4m3, as the type of x. What differs from bf16 is where the exponent ends and what it counts from;
 // a product with 2^120 sets that right, for the smallest numbers too.
 template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
@@ -52,8 +56,9 @@ template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
 #if OPERAND_F16
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((u16)(four >> 16 * PAIR)));
 #else
-    const u32 apart = __byte_perm(four, 0, PAIR ? 0x3424 : 0x1404);
-    const u32 placed = (apart >> 4 & 0x07f007f0) | (apart & 0x80008000);
+    u32 wide;                                              // of each a byte, and its sign eight times
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(wide) : "r"(four), "n"(PAIR ? 0xb3a2 : 0x9180));
+    const u32 placed = wide << 4 & 0x87f087f0;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(two) : "r"(placed), "r"(0x7b807b80), "r"(0x80008000));
 #endif
     return two;
@@ -68,6 +73,11 @@ struct Tokens {                                            // 32 k of rows of x
 
 constexpr int KINDS = ODD ? 8 : 1;                         // of rows of w
 static_assert(!ODD || (SPLIT == 1 && W_BYTES == 2 && !GATED), "a kind of rows has one weight of 16 bits");
+
+// Sum i of a lane, by its row of x and its row of w.
+__device__ __forceinline__ int x_of_sum(int lane, int i) { return W_BYTES == 1 ? i / 4 * 8 + lane % 4 * 2 + i % 2 : lane / 4 + i / 2 * 8; }
+__device__ __forceinline__ int w_of_sum(int lane, int i) { return W_BYTES == 1 ? lane / 4 + i % 4 / 2 * 8 : lane % 4 * 2 + i % 2; }
+constexpr int NEXT_W = W_BYTES == 1 ? 2 : 1;               // the first sum of a lane's other row of w
 
 struct RingParams {
     TensorMap w[KINDS], x;                                        // boxes of W_BOX or 64 k, ROWS or X_ROWS rows, as often as a chunk has them
@@ -129,7 +139,7 @@ decode(const __grid_constant__ RingParams params) {
     extern __shared__ __align__(1024) char shared[];
     const Params& p = params.all;
     const int slots = params.slots;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, set = warp / SHARE, rank = warp % SHARE;
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32, set = warp / SHARE, rank = warp % SHARE;
     const int part = blockIdx.x % SPLIT, first = blockIdx.x / SPLIT, blocks = gridDim.x / SPLIT, step = blocks * SETS;
     // Of K the block has `chunks` from this one on.
     [[maybe_unused]] const int kind = first % KINDS, by = ODD ? (int)((u64)(p.w + kind * p.w_row) & 15) / 2 : 0;
@@ -144,7 +154,9 @@ decode(const __grid_constant__ RingParams params) {
     if (lane == 0) {
         map_prefetch(&params.w[kind]);
         if (!ODD) map_prefetch(&params.x);
+#pragma unroll 1
         for (int s = 0; s < slots; ++s) bar_init(mine + 8 * s, 1);
+#pragma unroll 1
         for (int c = warp; c < chunks; c += WARPS) bar_init(x_bars + 8 * c, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -165,28 +177,25 @@ decode(const __grid_constant__ RingParams params) {
         }
         ahead.next(rank, chunks, step);
     };
-    // From here on x may be read, and the result written. Warps bring the chunks of x in turns.
-    auto bring_x = [&] {
-        after_previous_kernel();
-        next_kernel_may_start();                           // not before: it would not wait for the one before this one
+    // Code that runs once comes from memory too: it is short rather than unrolled.
+    int asked = 0;
+#pragma unroll 1
+    while (p.constant && asked < slots) ask(asked++);
+    after_previous_kernel();
+    // From here on x may be read, and the result written.
+    next_kernel_may_start();                               // not before: it would not wait for the one before this one
+    if (asked == 0) ask(asked++);                          // memory begins with w, which is further away than x
 #if ODD
-        lay_out_x(p, x_at, by, chunks);
+    lay_out_x(p, x_at, by, chunks);
 #else
-        for (int c = warp; lane == 0 && c < chunks; c += WARPS) {
-            bar_expect(x_bars + 8 * c, X_CHUNK);
-            tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, (from + c) * (CHUNK / 64));
-        }
-#endif
-    };
-    if (p.constant) {
-        for (int s = 0; s < slots; ++s) ask(s);
-        bring_x();
-    } else {                                               // memory begins with w, which is further away than x
-        after_previous_kernel();
-        ask(0);
-        bring_x();
-        for (int s = 1; s < slots; ++s) ask(s);
+#pragma unroll 1
+    for (int c = warp; lane == 0 && c < chunks; c += WARPS) {   // warps bring the chunks of x in turns
+        bar_expect(x_bars + 8 * c, X_CHUNK);
+        tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, (from + c) * (CHUNK / 64));
     }
+#endif
+#pragma unroll 1
+    while (asked < slots) ask(asked++);
     __syncthreads();                                       // everyone sees the barriers of x; ODD: x
 
     u32 phase = 0;
@@ -195,17 +204,20 @@ decode(const __grid_constant__ RingParams params) {
     const u32 w_lane = lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
     const u32 x_row = min(lane % 8, X_ROWS - 1), x_lane = x_row * 128 + (lane / 8 ^ x_row) * 16;
 #if W_BYTES == 1
-    // A lane has four neighbours of w, so it has those of x: k 16g + 4(lane%4) and on.
+    // Of a row of 128 bytes of w a lane has two units of 16 k, so it has those of x. Which ones: lanes that read at a time
+    // find no bank of shared memory busy, of w nor of x.
+    auto unit_of = [&](int half) { return 2 * (lane % 4) + (X_ROWS > 2 && lane % 4 > 1) ^ half; };
+    auto w_unit = [&](int half) { return lane / 4 * 128 + (unit_of(half) ^ lane / 4) * 16; };
+    auto x_unit = [&](int half) {
+        const u32 line = unit_of(half) / 4 * X_ROWS + min(lane / 4, X_ROWS - 1);
+        return line * 128 + (unit_of(half) % 4 * 2 ^ line % 8) * 16;
+    };
+    const u32 w_units[2] = {w_unit(0), w_unit(1)}, x_units[2] = {x_unit(0), x_unit(1)};
     auto tokens_at = [&](int chunk, int s) {
-        const u32 row = min(lane / 4, X_ROWS - 1), turn = s / 2 * X_ROWS % 8 ^ row;
-        const u32 from = x_at + chunk * X_CHUNK + (s / 2 * X_ROWS + row) * 128 + lane % 2 * 8;
+        const u32 from = x_at + chunk * X_CHUNK + s / 4 * (2 * X_ROWS * 128) + (x_units[s / 2 % 2] ^ (s / 4 * 2 * X_ROWS % 8 * 16 ^ s % 2 * 16));
         Tokens x;
 #pragma unroll
-        for (int t = 0; t < TOKENS; ++t)
-#pragma unroll
-            for (int g = 0; g < 2; ++g)
-                asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.rows[t][2 * g]), "=r"(x.rows[t][2 * g + 1])
-                             : "r"(from + t * 8 * 128 + ((s % 2 * 4 + g * 2 + lane % 4 / 2 ^ turn % 8) * 16)) : "memory");
+        for (int t = 0; t < TOKENS; ++t) four_words(x.rows[t], from + t * 8 * 128);
         return x;
     };
 #else
@@ -228,15 +240,29 @@ decode(const __grid_constant__ RingParams params) {
     }
     [[maybe_unused]] bool x_is_here = ODD;
     // Sum i of the block, [row of x][row of w].
-    auto done = [&](int unit, int i, const float (&sum)[WEIGHTS]) {
-        if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, row_of(unit, i % ROWS), 0);
+    auto done = [&](int unit, int i, const float (&sum)[WEIGHTS], const OfColumn& column, float of_row) {
+        if (SPLIT == 1) finish_one(p, sum[0], sum[WEIGHTS - 1], i / ROWS, row_of(unit, i % ROWS), 0, column, of_row);
         else
 #pragma unroll
             for (int weight = 0; weight < WEIGHTS; ++weight)
                 ((float*)(shared + (kept - rings)))[(unit / blocks * WEIGHTS + weight) * SUMS + i] = sum[weight];
     };
+#if SPLIT > 1
+    // Where a thread's first sum of all blocks goes.
+    const int sums_of_unit = p.ends.m * ROWS, first_sum = part * THREADS + threadIdx.x;
+    auto column_of = [&](int i) { return (first + blocks * (i / sums_of_unit)) * ROWS + i % sums_of_unit % ROWS; };
+    const OfColumn first_column(p, column_of(first_sum), 0);
+    const float first_row = factor_of_row(p, first_sum % sums_of_unit / ROWS);
+#else
+    const float first_row = factor_of_row(p, SHARE == 1 ? x_of_sum(lane, 0) : (rank * 32 + lane) / ROWS);
+#endif
     for (int unit = first + blocks * set; unit < p.all; unit += step, turn ^= 1) {
-        float sums[WEIGHTS][4];
+        // Of the rows of w whose sums a lane will have in the end.
+        const OfColumn column(p, row_of(unit, SHARE == 1 ? w_of_sum(lane, 0) : lane % ROWS), 0);
+#if SHARE == 1
+        const OfColumn other(p, row_of(unit, w_of_sum(lane, NEXT_W)), 0);
+#endif
+        float sums[WEIGHTS][OF_LANE];
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight) {
             float four[4][4] = {};                         // four, lest each product waits for the one before
@@ -260,14 +286,18 @@ decode(const __grid_constant__ RingParams params) {
 #if W_BYTES == 1
 #pragma unroll
                 for (int s = 0; s < STEPS; s += 2) {
-                    u32 w[4];
-                    fragments(w, w_from + s / 4 * 1024 + (w_lane ^ s / 2 % 2 * 64));
+                    u32 w[2][4];
 #pragma unroll
-                    for (int g = 0; g < 4; g += 2) {
-                        const Tokens x = X_KEPT ? tokens[c % TURNS][s + g / 2] : tokens_at(chunk, s + g / 2);
+                    for (int g = 0; g < 2; ++g) four_words(w[g], w_from + s / 4 * (ROWS * 128) + g * 1024 + w_units[s / 2 % 2]);
 #pragma unroll
-                        for (int h = 0; h < 2; ++h)
-                            mma(four[g + h], x.upper(2 * h), x.lower(2 * h), x.upper(2 * h + 1), x.lower(2 * h + 1), two_of_four<0>(w[g + h]), two_of_four<1>(w[g + h]));
+                    for (int h = 0; h < 4; h += 2) {
+                        const Tokens x = X_KEPT ? tokens[c % TURNS][s + h / 2] : tokens_at(chunk, s + h / 2);
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            const u32 a[4] = {two_of_four<0>(w[0][h + i]), two_of_four<0>(w[1][h + i]), two_of_four<1>(w[0][h + i]), two_of_four<1>(w[1][h + i])};
+#pragma unroll
+                            for (int t = 0; t < TOKENS; ++t) mma(four[TOKENS * i + (TOKENS > 1 ? t : h)], a[0], a[1], a[2], a[3], x.rows[t][2 * i], x.rows[t][2 * i + 1]);
+                        }
                     }
                 }
 #else
@@ -286,17 +316,16 @@ decode(const __grid_constant__ RingParams params) {
                 if (++slot == slots) slot = 0, phase ^= 1;
             }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) sums[weight][i] = (four[0][i] + four[1][i]) + (four[2][i] + four[3][i]);
+            for (int i = 0; i < OF_LANE; ++i) sums[weight][i] = OF_LANE > 4 ? four[i / 4][i % 4] + four[i / 4 + 2][i % 4] : (four[0][i] + four[1][i]) + (four[2][i] + four[3][i]);
         }
         x_is_here = true;
-        // A lane's sums are of rows lane/4 and lane/4 + 8 of x and of columns 2(lane%4) and the next.
 #if SHARE == 1
 #pragma unroll
-        for (int i = 0; i < 2 * TOKENS; ++i) {
+        for (int i = 0; i < OF_LANE; ++i) {
             float sum[WEIGHTS];
 #pragma unroll
             for (int weight = 0; weight < WEIGHTS; ++weight) sum[weight] = sums[weight][i];
-            done(unit, (lane / 4 + i / 2 * 8) * ROWS + lane % 4 * 2 + i % 2, sum);
+            done(unit, x_of_sum(lane, i) * ROWS + w_of_sum(lane, i), sum, w_of_sum(0, i) ? other : column, x_of_sum(0, i) ? factor_of_row(p, x_of_sum(lane, i)) : first_row);
         }
 #else
         // Who is a row of w ahead writes into the other half, and nobody is two ahead: one barrier is enough.
@@ -304,8 +333,8 @@ decode(const __grid_constant__ RingParams params) {
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight)
 #pragma unroll
-            for (int i = 0; i < 2 * TOKENS; ++i)
-                of_set[(weight * SHARE + rank) * SUMS + (lane / 4 + i / 2 * 8) * ROWS + lane % 4 * 2 + i % 2] = sums[weight][i];
+            for (int i = 0; i < OF_LANE; ++i)
+                of_set[(weight * SHARE + rank) * SUMS + x_of_sum(lane, i) * ROWS + w_of_sum(lane, i)] = sums[weight][i];
         named_sync(1 + set, SHARE * 32);
         for (int i = rank * 32 + lane; i < min(SUMS, p.ends.m * ROWS); i += SHARE * 32) {
             float sum[WEIGHTS] = {};
@@ -313,21 +342,22 @@ decode(const __grid_constant__ RingParams params) {
             for (int weight = 0; weight < WEIGHTS; ++weight)
 #pragma unroll
                 for (int r = 0; r < SHARE; ++r) sum[weight] += of_set[(weight * SHARE + r) * SUMS + i];
-            done(unit, i, sum);
+            done(unit, i, sum, column, i < SHARE * 32 ? first_row : factor_of_row(p, i / ROWS));
         }
 #endif
     }
 #if SPLIT > 1
     cluster_sync();
-    const int sums = p.ends.m * ROWS, units = (p.all - first + blocks - 1) / blocks;
-    for (int i = part * THREADS + threadIdx.x; i < units * sums; i += SPLIT * THREADS) {
-        const int unit = i / sums, at = i - unit * sums;
+    const int units = (p.all - first + blocks - 1) / blocks;
+    for (int i = first_sum; i < units * sums_of_unit; i += SPLIT * THREADS) {
+        const int unit = i / sums_of_unit, at = i - unit * sums_of_unit, m = at / ROWS;
         float sum[WEIGHTS] = {};
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight)
 #pragma unroll
             for (int block = 0; block < SPLIT; ++block) sum[weight] += float_of_block(kept + ((unit * WEIGHTS + weight) * SUMS + at) * 4, block);
-        finish_one(p, sum[0], sum[WEIGHTS - 1], at / ROWS, (first + blocks * unit) * ROWS + at % ROWS, 0);
+        const bool is_first = i == first_sum;
+        finish_one(p, sum[0], sum[WEIGHTS - 1], m, column_of(i), 0, is_first ? first_column : OfColumn(p, column_of(i), 0), is_first ? first_row : factor_of_row(p, m));
     }
     cluster_sync();                                        // nobody leaves while others read
 #endif

@@ -110,18 +110,18 @@ impl DecodeConfig {
         if self.odd { k + 7 } else { k }
     }
 
-    /// Bytes of shared memory that a block needs with so many slots in its rings and so many times 8 rows of the weight.
+    /// Bytes of shared memory that a block needs with so many slots in its rings and so many times the rows of the weight that a warp has.
     fn ring_bytes(&self, choice: &RingChoice, slots: u64, units: u64, k: u64) -> u64 {
         let chunks = self.columns_of(k).div_ceil(choice.chunk.into()).div_ceil(choice.split.into());
         let weights = if self.gated { 2 } else { 1 };
-        // Sums of 8 rows of the weight.
-        let unit = weights * u64::from(self.x_rows.max(8)) * RingChoice::ROWS * 4;
+        // Sums of the rows of the weight that a warp has at a time.
+        let unit = weights * u64::from(self.x_rows.max(8)) * self.columns() * 4;
         let warps = u64::from(choice.warps);
         let sums = if choice.share > 1 { 2 * warps * unit } else { 0 };
         let kept = if choice.split > 1 { units * unit } else { 0 };
         let slots = warps * slots;
         let x = chunks * u64::from(self.x_rows * choice.chunk) * 2;
-        slots * u64::from(choice.slot_bytes(self.weight_dtype.bytes())) + x + kept + sums + 8 * (slots + chunks)
+        slots * u64::from(choice.slot_bytes()) + x + kept + sums + 8 * (slots + chunks)
     }
 
     /// k of 128 bytes of the weight.
@@ -136,7 +136,7 @@ impl DecodeConfig {
         if m > most_rows.into() {
             return Some("it was made for fewer rows of x");
         }
-        let most_units = |choice: &RingChoice| n.div_ceil(RingChoice::ROWS).div_ceil(FEWEST / u64::from(choice.split));
+        let most_units = |choice: &RingChoice| n.div_ceil(self.columns()).div_ceil(FEWEST / u64::from(choice.split));
         match self.choice {
             DecodeChoice::Direct(_) if self.weight_dtype != self.dtype => Some("rings alone take weights of 8 bits"),
             DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
@@ -173,7 +173,7 @@ impl DecodeConfig {
     fn columns(&self) -> u64 {
         match self.choice {
             DecodeChoice::Direct(choice) => u64::from(16 * self.groups(&choice) / if self.gated { 2 } else { 1 }),
-            DecodeChoice::Ring(_) => RingChoice::ROWS,
+            DecodeChoice::Ring(_) => RingChoice::rows(self.weight_dtype.bytes()),
         }
     }
 
@@ -460,7 +460,7 @@ impl Decode {
             boxes.encode()
         };
         let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
-        let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes(config.weight_dtype.bytes()));
+        let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
         let most = if all.constant == 0 { SLOTS } else { early_slots };
         let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
         let sizes = (self.grid, config.threads(), bytes(slots) as u32);
@@ -475,7 +475,7 @@ impl Decode {
             return unsafe { self.kernel.launch_with(stream, sizes, &params, early) };
         }
         let weights = if config.gated { 2 * n } else { n };
-        let w = boxes(operands.b.transposed(), config.weight_dtype, weights, RingChoice::ROWS as u32)?;
+        let w = boxes(operands.b.transposed(), config.weight_dtype, weights, config.columns() as u32)?;
         let x = boxes(operands.a, config.dtype, m, config.x_rows)?;
         let params = RingParams { w: [w], x, all, slots, units };
         // SAFETY: the kernel takes these parameters and has as much shared memory as it uses; the rest is the caller's.
@@ -499,7 +499,7 @@ fn of_kind(dtype: DType, matrix: Matrix, (n, k): (u64, u64), kind: u64) -> Resul
         row: KINDS * matrix.row as u64,
         next: 0,
         box_cols: 64,
-        box_rows: RingChoice::ROWS as u32,
+        box_rows: RingChoice::rows(2) as u32,
         box_batch: 1,
         swizzle: Swizzle::B128,
     }

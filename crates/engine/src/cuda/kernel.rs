@@ -95,7 +95,9 @@ impl Kernel {
             Kernel::Hopper(choice) => Some(choice.waves(&product, chip)),
             Kernel::Decode(choice) => {
                 let blocks = decode_config(problem, choice).ok()?.blocks().into();
-                Some(choice.waves(&Product { n: few_rows(problem).weight_cols(), ..product }, blocks, chip))
+                let few = few_rows(problem);
+                let product = Product { n: few.weight_cols(), ..product };
+                Some(choice.waves(&product, few.weight_dtype.bytes(), blocks, chip))
             }
             Kernel::Picked | Kernel::Mma(_) => None,
         }
