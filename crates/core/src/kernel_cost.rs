@@ -2,7 +2,7 @@
 //! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for few,
 //! some and many rows apart, since memory rules the first and the tensor cores the last.
 
-use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule};
+use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule, clusters_at_once};
 use crate::{Chip, Product};
 use std::fmt;
 
@@ -35,17 +35,6 @@ impl KernelChip {
         let here = KernelChip::hopper(units);
         Some(KernelChip { memory: here.memory * chip.bandwidth()? / 4.8e12, ..here })
     }
-
-    /// Clusters of so many blocks that run at once: larger ones must lie in one part of the chip, and some do not fit.
-    fn clusters(&self, size: u64) -> u64 {
-        let whole = self.units / size;
-        (match size {
-            1 | 2 => whole,
-            4 => whole - whole / 11,
-            _ => whole - whole / 8,
-        })
-        .max(1)
-    }
 }
 
 /// Clocks of the parts of a kernel, fitted.
@@ -55,6 +44,12 @@ struct Costs {
     multiply: f64,
     shared: f64,
     fetch: f64,
+    /// What is shared arrives at every block nevertheless.
+    arrive: f64,
+    /// Until a block of K is there, which only as many of them can hide as fit the shared memory; of blocks that wait for one
+    /// another so much more.
+    late: f64,
+    meet: f64,
     sharpness: f64,
     /// Operands whose k is not contiguous come in more, smaller pieces: of a and of b.
     turned: [f64; 2],
@@ -62,9 +57,12 @@ struct Costs {
     /// are there, which only as many blocks of K can hide as fit the shared memory.
     pieces: [f64; 3],
     until_there: [f64; 3],
-    /// What a block of K takes longer where two warpgroups work on one tile, and where two blocks wait for one another.
+    /// What a block of K takes longer where two warpgroups work on one tile, where two and where four blocks share b, and
+    /// where the weights are on the side of M.
     together: f64,
     pair: f64,
+    quad: f64,
+    swap: f64,
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
     /// Of passing the tensor cores on, where warpgroups take turns.
@@ -77,74 +75,120 @@ struct Costs {
     take: f64,
     /// Of adding up within a cluster: at least, for each element, for each block of the cluster.
     add: [f64; 3],
-    /// Before and after everything.
+    /// Before and after everything, and before every round of blocks that have one tile each.
     launch: f64,
+    starts: f64,
     /// Memory, as a factor on its rate, and how much it and the rest hide one another.
     memory: f64,
     overlap: f64,
 }
 
 const FEW: Costs = Costs {
-    multiply: 0.9282,
-    shared: 0.3727,
-    fetch: 0.6079,
-    sharpness: 105.6,
-    turned: [0.03, 0.03],
+    multiply: 1.338,
+    shared: 0.7971,
+    fetch: 0.02071,
+    arrive: 0.4234,
+    late: 1893.0,
+    meet: 426.6,
+    sharpness: 7.049,
+    turned: [0.01718, 0.08237],
     pieces: [0.6, 1.8, 2.9],
     until_there: [350.0, 350.0, 600.0],
-    together: 1.0,
-    pair: 1.0,
-    store: [2147.0, 0.03755],
-    turn: [675.1, 0.0],
-    cut: [6607.0, 0.6141],
-    cut_blocks: 1.147,
-    take: 0.13,
-    add: [4145.0, 0.2598, 701.6],
-    launch: 2392.0,
-    memory: 1.227,
-    overlap: 1.216,
+    together: 1.08,
+    pair: 0.9784,
+    quad: 0.8,
+    swap: 1.07,
+    store: [1372.0, 0.1778],
+    turn: [937.5, 0.0],
+    cut: [17550.0, 0.0],
+    cut_blocks: 0.9879,
+    take: 0.12,
+    add: [2492.0, 0.8179, 560.1],
+    launch: 2528.0,
+    starts: 1172.0,
+    memory: 1.45,
+    overlap: 1.153,
+};
+
+const LOW: Costs = Costs {
+    multiply: 0.7453,
+    shared: 0.0,
+    fetch: 0.7596,
+    arrive: 0.0,
+    late: 1210.0,
+    meet: 779.1,
+    sharpness: 2.298,
+    turned: [0.04094, 0.002187],
+    pieces: [4.2, 4.2, 4.8],
+    until_there: [3700.0, 3700.0, 5500.0],
+    together: 0.97,
+    pair: 1.015,
+    quad: 0.9687,
+    swap: 1.07,
+    store: [2000.0, 0.2639],
+    turn: [0.0005, 0.04475],
+    cut: [0.015, 1.734],
+    cut_blocks: 1.025,
+    take: 0.12,
+    add: [4883.0, 1.206, 47.81],
+    launch: 769.5,
+    starts: 874.7,
+    memory: 1.45,
+    overlap: 2.007,
 };
 
 const SOME: Costs = Costs {
-    multiply: 1.251,
-    shared: 0.9094,
-    fetch: 0.7174,
-    sharpness: 9.57,
-    turned: [0.07448, 0.06036],
+    multiply: 1.192,
+    shared: 0.9416,
+    fetch: 0.552,
+    arrive: 0.4875,
+    late: 1799.0,
+    meet: 1098.0,
+    sharpness: 7.25,
+    turned: [0.0, 0.2158],
     pieces: [4.2, 4.2, 4.8],
     until_there: [3700.0, 3700.0, 5500.0],
-    together: 1.0,
-    pair: 1.01,
-    store: [166.3, 0.1008],
-    turn: [595.2, 0.03886],
-    cut: [16900.0, 0.116],
-    cut_blocks: 1.023,
+    together: 0.9773,
+    pair: 1.043,
+    quad: 1.016,
+    swap: 1.0,
+    store: [0.0001, 0.1926],
+    turn: [820.2, 0.0],
+    cut: [36930.0, 0.002769],
+    cut_blocks: 1.06,
     take: 0.12,
-    add: [5530.0, 0.3918, 893.2],
-    launch: 3687.0,
-    memory: 0.9626,
-    overlap: 3.61,
+    add: [5663.0, 0.747, 923.4],
+    launch: 846.4,
+    starts: 2643.0,
+    memory: 0.7762,
+    overlap: 15.0,
 };
 
 const MANY: Costs = Costs {
-    multiply: 1.135,
-    shared: 0.8496,
-    fetch: 0.4989,
-    sharpness: 3.443,
-    turned: [0.03939, 0.6797],
+    multiply: 1.242,
+    shared: 0.6043,
+    fetch: 0.3013,
+    arrive: 0.0,
+    late: 2890.0,
+    meet: 33.21,
+    sharpness: 3.843,
+    turned: [0.1078, 1.488],
     pieces: [1.9, 2.6, 3.5],
     until_there: [2500.0, 2500.0, 2600.0],
-    together: 1.018,
-    pair: 1.006,
-    store: [0.0, 0.09603],
-    turn: [1122.0, 0.0],
-    cut: [6372.0, 0.2765],
-    cut_blocks: 1.12,
+    together: 0.9994,
+    pair: 1.003,
+    quad: 0.9929,
+    swap: 1.012,
+    store: [20.0, 0.09682],
+    turn: [400.8, 0.009821],
+    cut: [32340.0, 0.0],
+    cut_blocks: 1.004,
     take: 0.12,
-    add: [5530.0, 0.3918, 893.2],
-    launch: 2610.0,
-    memory: 0.8867,
-    overlap: 11.43,
+    add: [10580.0, 0.8779, 416.8],
+    launch: 1485.0,
+    starts: 3732.0,
+    memory: 0.9922,
+    overlap: 2.861,
 };
 
 impl Costs {
@@ -163,7 +207,8 @@ impl Costs {
     fn of(rows: u64) -> &'static Costs {
         match rows {
             0..=64 => &FEW,
-            65..=1024 => &SOME,
+            65..=256 => &LOW,
+            257..=1024 => &SOME,
             _ => &MANY,
         }
     }
@@ -207,11 +252,19 @@ pub struct KernelChoice {
     pub schedule: Schedule,
 }
 
+/// How names say that blocks share a tile of b.
+pub fn sharing(cluster: u32) -> &'static str {
+    match cluster {
+        1 => "",
+        2 => "-pair",
+        _ => "-quad",
+    }
+}
+
 impl fmt::Display for KernelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let turned = if self.turned { "-turned" } else { "" };
-        let pair = if self.cluster > 1 { "-pair" } else { "" };
-        write!(f, "{}{turned}{pair}-{}", self.tile, self.schedule)
+        write!(f, "{}{turned}{}-{}", self.tile, sharing(self.cluster), self.schedule)
     }
 }
 
@@ -219,7 +272,7 @@ impl KernelChoice {
     /// Everything that goes together.
     pub fn all() -> impl Iterator<Item = KernelChoice> {
         let with = |tile, schedule, turned| {
-            [1, 2].into_iter().map(move |cluster| KernelChoice { tile, turned, cluster, schedule })
+            [1, 2, 4].into_iter().map(move |cluster| KernelChoice { tile, turned, cluster, schedule })
         };
         KernelTile::ALL
             .into_iter()
@@ -232,12 +285,22 @@ impl KernelChoice {
 
     fn goes_together(&self) -> bool {
         let split = matches!(self.schedule, Schedule::SplitK(_));
-        let steps = if self.turned && self.cluster == 1 { 8 } else { 16 };
-        let large = self.tile.m * self.tile.n >= 128 * 128;
+        let persistent = self.schedule == Schedule::Persistent;
+        let KernelTile { m, n, .. } = self.tile;
+        // What is only worth it for a few products has one schedule.
+        let fine = n > 64 && !n.is_multiple_of(16);
+        let whole = persistent || self.schedule == Schedule::DataParallel;
+        let shared = match self.cluster {
+            1 => true,
+            2 if m * n >= 128 * 128 => !split,
+            2 => whole && m * n >= 64 * 64 && n >= 64,
+            _ => persistent && self.turned && n >= 64,
+        };
         let fits = self.tile.sums() <= self.schedule.most_sums();
-        fits && self.tile.n.is_multiple_of(steps)
-            && (self.cluster == 1 || (!split && large))
-            && !(split && self.tile.n > 128)
+        fits && shared
+            && n.is_multiple_of(if self.turned { 8 } else { 16 })
+            && (!(fine || m == 192) || whole)
+            && !(split && n > 128)
     }
 
     /// Rounds in which every unit has a tile to work on, the last one cut where the schedule cuts tiles.
@@ -256,7 +319,7 @@ impl KernelChoice {
             Schedule::SplitK(parts) => parts,
             _ => self.cluster,
         };
-        (batch * m.div_ceil(rows) * n.div_ceil(cols), chip.clusters(u64::from(blocks)))
+        (batch * m.div_ceil(rows) * n.div_ceil(cols), clusters_at_once(chip.units, blocks.into()))
     }
 
     /// From a name such as `128x256-persistent`.
@@ -273,7 +336,7 @@ impl KernelChoice {
     fn clocks(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
         let (k, costs) = (product.k, Costs::of(product.m));
         let [a, b] = if self.turned { [feeds[1], feeds[0]] } else { feeds };
-        let cluster = u64::from(self.cluster);
+        let sharers = f64::from(self.cluster);
         let (tiles, at_once) = self.tiles(product, chip);
         let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
@@ -281,23 +344,26 @@ impl KernelChoice {
         let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
         let [[pieces_a, until_a], [pieces_b, until_b]] = [a, b].map(|feed| costs.unaligned(feed));
         let stages = f64::from(self.tile.stages(b.turned, self.tile.out_bytes(self.turned, self.schedule)));
+        let late = costs.late + if self.cluster > 1 { costs.meet } else { 0.0 };
         let block = largest(
             &[
                 costs.multiply * 2.0 * rows * cols * depth / chip.flops,
                 costs.shared * (rows / 64.0 * (64.0 + cols) + rows + cols) * depth * 2.0 / chip.shared,
-                costs.fetch * (rows + cols / cluster as f64) * depth * 2.0 / chip.cache * pieces,
-                rows * pieces_a + cols / cluster as f64 * pieces_b,
-                until_a.max(until_b) / stages,
+                costs.fetch * (rows + cols / sharers) * depth * 2.0 / chip.cache * pieces,
+                costs.arrive * (rows + cols) * depth * 2.0 / chip.cache * pieces,
+                rows * pieces_a + cols / sharers * pieces_b,
+                late.max(until_a).max(until_b) / stages,
             ],
             costs.sharpness,
         );
         // Lines that come late hide such waits.
         let aligned = a.grain.min(b.grain) == 128;
-        let together = if aligned && !self.tile.pingpong { costs.together } else { 1.0 };
-        let pair = if aligned && self.cluster > 1 { costs.pair } else { 1.0 };
+        let factor = |applies: bool, factor: f64| if aligned && applies { factor } else { 1.0 };
+        let together = factor(!self.tile.pingpong, costs.together) * factor(self.turned, costs.swap);
+        let shared = factor(self.cluster == 2, costs.pair) * factor(self.cluster > 2, costs.quad);
         // An epilogue beside the products makes blocks that share b uneven.
         let uneven = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
-        let block = block * together * pair * uneven;
+        let block = block * together * shared * uneven;
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
         let store = per_tile(costs.store) + epilogue * rows * cols;
         // Whoever takes turns stores while the other multiplies, but for the last time.
@@ -322,9 +388,8 @@ impl KernelChoice {
                 waves * ((blocks / f64::from(parts)).ceil() * block + add)
             }
         };
-        // Starting a block for every tile costs a little each time.
         let starts =
-            if self.schedule == Schedule::DataParallel { tiles.div_ceil(at_once) as f64 * 1000.0 } else { 0.0 };
+            if self.schedule == Schedule::DataParallel { tiles.div_ceil(at_once) as f64 * costs.starts } else { 0.0 };
         let Product { batch, m, n, k } = *product;
         let bytes = 2.0 * (batch * (m * k + n * k + m * n)) as f64;
         costs.launch + starts + largest(&[work, bytes / (chip.memory * costs.memory)], costs.overlap)

@@ -27,46 +27,76 @@ const fn pingpong(m: u32, n: u32) -> KernelTile {
 }
 
 impl KernelTile {
-    /// Every tile, largest first. Columns beyond 64 go in steps of 16: 32 would do for large products, 16 fits the
-    /// numbers of tokens that people have.
-    pub const ALL: [KernelTile; 43] = [
+    /// Every tile, largest first. Columns beyond 64 go in steps of 8, as many tokens as people have shared out; where they
+    /// are no multiple of 16, only turned.
+    pub const ALL: [KernelTile; 73] = [
         tile(256, 192),
+        tile(256, 184),
         tile(256, 176),
+        tile(256, 168),
         tile(256, 160),
+        tile(256, 152),
         tile(256, 144),
+        tile(256, 136),
         tile(128, 256),
         tile(256, 128),
         tile(128, 240),
+        tile(256, 120),
         tile(128, 224),
+        tile(128, 216),
         tile(128, 208),
+        tile(128, 200),
         tile(128, 192),
         pingpong(128, 192),
+        pingpong(192, 128),
+        tile(128, 184),
         tile(256, 112),
         tile(256, 96),
         tile(128, 176),
         pingpong(128, 176),
+        tile(128, 168),
+        pingpong(192, 112),
         tile(128, 160),
         pingpong(128, 160),
+        tile(128, 152),
+        pingpong(128, 152),
         tile(128, 144),
         pingpong(128, 144),
+        pingpong(192, 96),
+        tile(128, 136),
+        pingpong(128, 136),
         tile(128, 128),
         pingpong(128, 128),
         pingpong(64, 256),
+        pingpong(128, 120),
+        pingpong(192, 80),
         pingpong(64, 224),
         tile(128, 112),
         pingpong(128, 112),
+        pingpong(192, 72),
+        pingpong(128, 104),
         tile(128, 96),
         pingpong(128, 96),
         pingpong(64, 192),
+        pingpong(192, 64),
+        pingpong(128, 88),
+        pingpong(64, 168),
         pingpong(128, 80),
         pingpong(64, 160),
+        pingpong(64, 152),
+        pingpong(128, 72),
+        pingpong(64, 136),
         tile(128, 64),
         pingpong(128, 64),
         pingpong(64, 128),
+        pingpong(64, 120),
+        pingpong(64, 104),
         pingpong(64, 96),
         tile(128, 48),
-        tile(128, 32),
+        pingpong(64, 88),
         pingpong(64, 80),
+        pingpong(64, 72),
+        tile(128, 32),
         pingpong(64, 64),
         tile(128, 16),
         pingpong(64, 48),
@@ -84,10 +114,10 @@ impl KernelTile {
     }
 
     /// Bytes through which results leave: two buffers of 64 rows by 128 bytes for each of two warpgroups. Turned ones have
-    /// fewer rows, and sums of a tile that is cut go where the operands were.
+    /// fewer rows; sums of a tile that is cut, and of a block's only one, go where the operands were.
     pub fn out_bytes(&self, turned: bool, schedule: Schedule) -> u32 {
         match schedule {
-            Schedule::SplitK(_) => 0,
+            Schedule::SplitK(_) | Schedule::DataParallel => 0,
             _ if turned => 4 * (self.n.min(64) * 128).next_multiple_of(1024),
             _ => 4 * 8192,
         }
@@ -115,6 +145,18 @@ impl fmt::Display for KernelTile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}{}", self.m, self.n, if self.pingpong { "p" } else { "" })
     }
+}
+
+/// Clusters of so many blocks that run at once on so many multiprocessors: larger ones must lie in one part of the chip, and
+/// some do not fit.
+pub fn clusters_at_once(units: u64, size: u64) -> u64 {
+    let whole = units / size;
+    let fit = match size {
+        1 | 2 => whole,
+        4 => whole - whole / 11,
+        _ => whole - whole / 8,
+    };
+    fit.max(1)
 }
 
 /// How tiles are shared out.

@@ -6,10 +6,11 @@
 // Set by the host, which knows what goes together (src/config.rs):
 //   BM, BN      tile; BM rows in steps of 64, BN columns in steps of 8 (SWAP) or 16
 //   STAGES      slots of the ring
-//   CLUSTER     1, or 2 blocks one below the other that share the tile of B
+//   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B
 //   SPLIT       blocks of a cluster that share out the K of one tile and add up through each other's shared memory
 //   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
 //               stores while the other multiplies
+//   ONE_TILE    a block has no more than one tile, so that its result goes where the ring was, which is the larger for it
 //   STREAM_K    some tiles are cut along K so that all clusters have the same to do (walk.cuh)
 //   SWAP        C is written transposed: the weights are A, whose rows fill the 64 of wgmma, and few tokens are B
 //   OPERAND_BYTES   2, or 1: e4m3, k contiguous
@@ -40,16 +41,19 @@ constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
 constexpr u32 CHUNK = 64 * 128;                           // bytes of 64 rows by BK, and of 64 k by 64 columns
 constexpr u32 A_BYTES = BM * 128;
 constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * 128;
+// Of a shared tile every block fetches a part, in whole atoms of the swizzle: the last ones may fetch the same rows.
+constexpr u32 PART_ROWS = GATED ? BN / 2 : (BN / CLUSTER + 7) / 8 * 8;
+constexpr u32 B_ARRIVES = CLUSTER > 1 && !B_MN ? CLUSTER * PART_ROWS * 128 : B_BYTES;
 constexpr u32 OFF_A = 0;
 constexpr u32 OFF_B = STAGES * A_BYTES;
-constexpr u32 OFF_OUT = OFF_B + STAGES * ((B_BYTES + 1023) / 1024 * 1024);
 constexpr u32 B_SLOT = (B_BYTES + 1023) / 1024 * 1024;
+constexpr u32 OFF_RING_END = OFF_B + STAGES * B_SLOT, OFF_OUT = ONE_TILE ? 0 : OFF_RING_END;
 // Sums go out through two buffers of 64 rows by 128 bytes for each warpgroup; each of its warps has a quarter of them to
 // itself, but for turned ones, where a warp's part of a row is too short to be sent alone.
 constexpr bool ALONE = !SWAP;
 constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
 constexpr u32 OUT_BYTES = DIRECT || SPLIT > 1 ? 0 : (ALONE ? 8 : 2) * 2 * BOX_BYTES;
-constexpr u32 OFF_BAR = OFF_OUT + OUT_BYTES;
+constexpr u32 OFF_BAR = OFF_RING_END + (ONE_TILE ? 0 : OUT_BYTES);
 constexpr u32 OFF_STAGED = OFF_BAR + 2 * STAGES * 8;           // numbers of columns for the epilogue, of either warpgroup
 constexpr u32 STAGED_BYTES = STAGED ? BY_COLUMN * BN * sizeof(Out) : 0;
 constexpr u32 OFF_GROUPS = OFF_STAGED + 2 * STAGED_BYTES;
@@ -57,8 +61,9 @@ constexpr u32 SMEM_BYTES = OFF_GROUPS + GROUPS_BYTES;
 static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
 static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
 static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
+static_assert(!ONE_TILE || OUT_BYTES <= OFF_RING_END, "the result goes where the ring was");
 static_assert(SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
-static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0), "gate and up lie side by side in a tile of B");
+static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0 && CLUSTER <= 2), "gate and up lie side by side in a tile of B");
 static_assert(!OUT_ADD || (OUT_F32 && !KEEP), "only f32 is added to, and nothing that is kept");
 static_assert(!GATED || !PARTS, "a gate has no other parts");
 static_assert(SPLIT == 1 || !PAIRS, "split sums come one by one");
@@ -67,7 +72,7 @@ static_assert(!BY_ROWS || (!OUT_F32 && !DIRECT && SPLIT == 1), "rows of 16 bits,
 static_assert(!BY_ROWS || !KEEP, "what is kept begins on 16 bytes");
 static_assert(OPERAND_BYTES == 2 || (!A_MN && !B_MN), "of e4m3 k is contiguous");
 static_assert(!PROMOTE || (OPERAND_BYTES == 1 && MSUB * BN <= 128), "sums of two blocks beside those of all");
-static_assert(!GROUPED || (CLUSTER == 1 && SPLIT == 1 && !STREAM_K && !PARTS && !KEEP && !BY_ROWS && !DIRECT), "groups have whole tiles and no parts");
+static_assert(!GROUPED || (CLUSTER == 1 && !ONE_TILE && SPLIT == 1 && !STREAM_K && !PARTS && !KEEP && !BY_ROWS && !DIRECT), "groups have whole tiles and no parts");
 static_assert(GROUPED != 1 || !OUT_F32, "rows of groups are of 16 bits");
 static_assert(GROUPED != 2 || (A_MN && B_MN && !SWAP), "k of groups is not contiguous");
 extern "C" __constant__ const u32 smem_bytes = SMEM_BYTES;
@@ -105,6 +110,14 @@ struct Spot {
     int rest;                       // GROUPED 2: k of the last block that are the group's
     int end;                        // GROUPED 1: of the group's rows
 };
+// A tile that would reach over the edge begins earlier instead, and computes again what its neighbour does, to the same bits:
+// TMA takes several times as long for rows that are not there. Not where results are added to, or may be read as a part of
+// the epilogue, or where the cuts along K differ.
+constexpr bool MOVED = !STREAM_K && !OUT_ADD && !BY_ELEMENT;
+__device__ __forceinline__ int begin_of(int tile, int size, int extent, bool contiguous) {
+    const int last = max(extent - size, 0);                       // along contiguous elements TMA wants whole 16 bytes
+    return MOVED ? min(tile * size, contiguous ? (last + 7) / 8 * 8 : last) : tile * size;
+}
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
     Spot s;
 #if GROUPED == 1
@@ -119,8 +132,8 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
     s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
 #else
     const Place at = order.at(piece.tile);
-    s.m0 = (at.m * CLUSTER + (CLUSTER > 1 ? rank : 0)) * BM;
-    s.n0 = at.n * OUT_BN;
+    s.m0 = begin_of(at.m * CLUSTER + (CLUSTER > 1 ? rank : 0), BM, p.ends.m, A_MN);
+    s.n0 = begin_of(at.n, OUT_BN, p.ends.n, B_MN);
     s.z = at.batch;
 #if GROUPED == 2
     const int first = at.batch ? p.group_ends[at.batch - 1] : 0, k = min(p.group_ends[at.batch], p.k) - first;
@@ -136,8 +149,10 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
     return s;
 }
 
-// ---- the warpgroup that loads: one thread of it ----------------------------------------------------------------
-__device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank) {
+// ---- the warpgroup that loads: one thread of it, whose warp goes along so that addresses are the same for all of it, where
+// there are registers for that ---------------------------------------------------------------------------------
+constexpr bool WARP_LOADS = !STREAM_K;
+__device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank, int lane) {
     const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
     Ring ring = {0, 0};
     Piece piece;
@@ -148,19 +163,23 @@ __device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups
             const u32 bar = full0 + ring.slot * 8, a = base + OFF_A + ring.slot * A_BYTES, b = base + OFF_B + ring.slot * B_SLOT;
             const int k0 = at.k0 + kb * BK;
             bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);     // passes at once in the first round
-            bar_expect(bar, A_BYTES + B_BYTES);                   // what lies outside of the matrix counts too
+            if (WARP_LOADS) __syncwarp();
+            if (lane) continue;
+            bar_expect(bar, A_BYTES + B_ARRIVES);                 // what lies outside of the matrix counts too
 #if A_MN
             for (int i = 0; i < BM / 64; ++i) tma_load(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za);
 #else
             tma_load(a, &p.a, bar, k0, m0, za);
 #endif
-#if CLUSTER > 1                                                   // each block fetches a half, both receive it
+#if CLUSTER > 1                                                   // each block fetches a part, all receive it
+            constexpr u16 ALL = (1 << CLUSTER) - 1;
 #if B_MN
-            for (int i = rank; i < (BN + 63) / 64; i += 2) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, 3);
+            for (int i = rank; i < (BN + 63) / 64; i += CLUSTER) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, ALL);
 #elif GATED
-            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, 3);
+            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, ALL);
 #else
-            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + rank * (BN / 2), zb, 3);
+            const u32 from = BN % (8 * CLUSTER) ? min(rank * PART_ROWS, BN - PART_ROWS) : rank * PART_ROWS;
+            tma_load_all(b + from * 128, &p.b, bar, k0, n0 + from, zb, ALL);
 #endif
 #elif B_MN
             for (int i = 0; i < (BN + 63) / 64; ++i) tma_load(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb);
@@ -174,7 +193,7 @@ __device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups
     }
     return ring;
 }
-// Slots are freed by warps of both blocks: while one of them may still do so, this block must not leave.
+// Slots are freed by warps of all blocks: while one of them may still do so, this block must not leave.
 __device__ __forceinline__ void wait_until_free(Ring ring, u32 empty0) {
     for (int s = 0; s < STAGES; ++s, ring.step()) bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);
 }
@@ -257,6 +276,12 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe
     if (count) take(odd);
 #else
     for (int kb = 0; kb < count; ++kb) {
+        // Where the next block is not there yet, the ring is what is short: this one's slot does not wait for it.
+        if (before >= 0 && !bar_ready(full0 + ring.slot * 8, ring.phase)) {
+            wgmma_wait<0>();
+            free_slot(before);
+            before = -1;
+        }
         begin(d, kb + 1 == count, kb == 0);
         wgmma_wait<1>();                                          // the block before is done
         if (before >= 0) free_slot(before);
@@ -457,7 +482,7 @@ __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused
 // The sums of the blocks of a cluster, added in the order of their ranks, each block a part of the tile. Rows of C lie
 // one after the other where the ring was, a little apart so that no bank is asked twice.
 #if SPLIT > 1
-constexpr int ACROSS = SWAP ? BM : OUT_BN, DOWN = SWAP ? OUT_BN : BM, PITCH = ACROSS + (SWAP ? 4 : 8);
+constexpr int C_COLUMNS = SWAP ? BM : OUT_BN, C_ROWS = SWAP ? OUT_BN : BM, PITCH = C_COLUMNS + (SWAP ? 4 : 8);
 __device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int warp, int lane) {
 #pragma unroll
     for (int i = 0; i < MSUB; ++i)
@@ -490,8 +515,8 @@ __device__ __forceinline__ void put_eight(const Ends& p, const Matrix& to, const
 __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
     const Nearby parts(p.ends, m0, n0, z);
 #pragma unroll 4                                                  // what other blocks have is far away
-    for (int i = rank * 256 + thread; i < DOWN * ACROSS / 8; i += SPLIT * 256) {
-        const int down = i / (ACROSS / 8), across = i % (ACROSS / 8) * 8;
+    for (int i = rank * 256 + thread; i < C_ROWS * C_COLUMNS / 8; i += SPLIT * 256) {
+        const int down = i / (C_COLUMNS / 8), across = i % (C_COLUMNS / 8) * 8;
         float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
 #pragma unroll
         for (u32 block = 0; block < SPLIT; ++block) {
@@ -529,7 +554,7 @@ gemm(const __grid_constant__ Params p) {
     extern __shared__ __align__(1024) unsigned char smem[];
     const u32 base = smem_addr(smem);
     const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
-    const int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = WARP_LOADS ? __shfl_sync(~0u, threadIdx.x / 32, 0) : threadIdx.x / 32, group = warp / 4, lane = threadIdx.x % 32;
     const u32 rank = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
 
     // A barrier takes some 24 ns to set up, and lanes of a warp take turns: warps share them.
@@ -564,9 +589,9 @@ gemm(const __grid_constant__ Params p) {
 
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == 0) {
+        if (WARP_LOADS ? warp == 0 : threadIdx.x == 0) {
             after_previous_kernel();
-            const Ring ring = load_all(p, base, groups, order, walk, rank);
+            const Ring ring = load_all(p, base, groups, order, walk, rank, lane);
             next_kernel_may_start();                              // not before: its blocks would wait where ours could run
             if (CLUSTER > 1) wait_until_free(ring, empty0);
         }
@@ -628,6 +653,7 @@ gemm(const __grid_constant__ Params p) {
             named_sync(5, PINGPONG ? 128 : 256);                  // both warpgroups have read the ring
             lay_out(d, base, row0, warp, lane);
 #else
+            if (ONE_TILE && !DIRECT) named_sync(5, PINGPONG ? 128 : 256);        // both warpgroups have read the ring
             const u32 staged = base + OFF_STAGED + mine * STAGED_BYTES;
             if (BY_COLUMN) {
                 named_sync(group, 128);                           // of the tile before nobody reads any more
@@ -640,7 +666,7 @@ gemm(const __grid_constant__ Params p) {
 #if SPLIT > 1
         cluster_sync();                                           // one tile a cluster: the grid is as large as that
         const Place at = order.at(me);
-        add_up(p, base, rank, at.m * BM, at.n * OUT_BN, at.batch, threadIdx.x - 128);
+        add_up(p, base, rank, begin_of(at.m, BM, p.ends.m, A_MN), begin_of(at.n, OUT_BN, p.ends.n, B_MN), at.batch, threadIdx.x - 128);
 #elif !DIRECT
         if (box.first) tma_read_wait<0>();                        // shared memory must last as long as it is read
 #endif

@@ -3,7 +3,7 @@
 use crate::error::CudaError;
 use crate::groups::GROUPS_BYTES;
 use crate::wgmma;
-use gemwright_core::{Activation, DType, KernelTile, Schedule};
+use gemwright_core::{Activation, DType, KernelTile, Schedule, sharing};
 
 /// Threads of a block: one warpgroup that loads, two that multiply.
 pub const THREADS: u32 = 384;
@@ -88,7 +88,7 @@ pub(crate) fn activation_number(activation: Activation) -> u32 {
 pub struct Config {
     pub tile: KernelTile,
     pub schedule: Schedule,
-    /// Blocks one below the other that share the tile of b: 1 or 2.
+    /// Blocks one below the other that share the tile of b: 1, 2 or 4.
     pub cluster: u32,
     /// The result is written transposed.
     pub turned: bool,
@@ -136,8 +136,7 @@ impl Config {
     /// Such as `128x256 persistent` or `64x32p turned split-k2`.
     pub fn name(&self) -> String {
         let turned = if self.turned { " turned" } else { "" };
-        let cluster = if self.cluster > 1 { " pair" } else { "" };
-        format!("{}{turned}{cluster} {}", self.tile, self.schedule)
+        format!("{}{turned}{} {}", self.tile, sharing(self.cluster).replace('-', " "), self.schedule)
     }
 
     /// Blocks of a cluster that share out the K of a tile.
@@ -201,7 +200,7 @@ impl Config {
                 "rows that begin anywhere are of 16 bits, of sums that lie with one block, and nothing is kept",
             ),
             (self.cluster == 1 || self.split() == 1, "a cluster shares either b or K"),
-            (self.cluster == 1 || n % 16 == 0, "a shared tile of b has halves of whole atoms"),
+            (self.gate == Gate::None || self.cluster <= 2, "a gate has two parts to share"),
             (
                 self.gate == Gate::None || (!self.turned && !self.layouts.b_mn && n % 32 == 0 && self.split() == 1),
                 "a gate wants weights [2N, K], columns in steps of 32, K in one piece",
@@ -269,6 +268,7 @@ impl Config {
             ("BN", self.tile.n),
             ("STAGES", self.stages()),
             ("CLUSTER", self.cluster),
+            ("ONE_TILE", flag(self.schedule == Schedule::DataParallel)),
             ("SPLIT", self.split()),
             ("PINGPONG", flag(self.tile.pingpong)),
             ("STREAM_K", flag(self.schedule == Schedule::StreamK)),

@@ -2,7 +2,7 @@
 //! no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
 //! configuration, not one in many.
 
-use gemwright_core::{Activation, DType, DecodeChoice, KernelTile, Product, Schedule};
+use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, KernelTile, Product, Schedule};
 use gemwright_cuda::{
     Compiled, Config, CudaError, DecodeConfig, Gate, Grouping, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
     compile_bias_grad, compile_pad, compiler_version,
@@ -11,16 +11,9 @@ use gemwright_cuda::{
 /// Everything that goes together.
 fn configs() -> Vec<Config> {
     let mut all = Vec::new();
-    for tile in KernelTile::ALL {
-        for schedule in Schedule::ALL {
-            for turned in [false, true] {
-                for (a_mn, b_mn) in [(false, false), (false, true), (true, true), (true, false)] {
-                    for cluster in [1, 2] {
-                        let plain = Config::new(tile, schedule, turned);
-                        all.push(Config { cluster, layouts: Layouts { a_mn, b_mn }, ..plain });
-                    }
-                }
-            }
+    for KernelChoice { tile, turned, cluster, schedule } in KernelChoice::all() {
+        for (a_mn, b_mn) in [(false, false), (false, true), (true, true), (true, false)] {
+            all.push(Config { cluster, layouts: Layouts { a_mn, b_mn }, ..Config::new(tile, schedule, turned) });
         }
     }
     // Types and epilogues, on a few tiles.
