@@ -1,6 +1,6 @@
 //! What a kernel of ours will take on a chip, before it has run: tiles, waves, what feeds them and what a tile costs
-//! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for few,
-//! some and many rows apart, since memory rules the first and the tensor cores the last.
+//! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for up
+//! to 64, 256 and 1024 rows and for more apart, since memory rules the first and the tensor cores the last.
 
 use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule, clusters_at_once};
 use crate::{Chip, Product};
@@ -111,30 +111,30 @@ const FEW: Costs = Costs {
 };
 
 const LOW: Costs = Costs {
-    multiply: 0.7453,
+    multiply: 0.8231,
     shared: 0.0,
-    fetch: 0.7596,
+    fetch: 0.7148,
     arrive: 0.0,
-    late: 1210.0,
-    meet: 779.1,
-    sharpness: 2.298,
-    turned: [0.04094, 0.002187],
+    late: 1400.0,
+    meet: 240.8,
+    sharpness: 2.84,
+    turned: [0.06066, 0.002212],
     pieces: [4.2, 4.2, 4.8],
     until_there: [3700.0, 3700.0, 5500.0],
     together: 0.97,
-    pair: 1.015,
-    quad: 0.9687,
+    pair: 1.15,
+    quad: 1.055,
     swap: 1.07,
-    store: [2000.0, 0.2639],
-    turn: [0.0005, 0.04475],
-    cut: [0.015, 1.734],
-    cut_blocks: 1.025,
+    store: [2000.0, 0.1509],
+    turn: [0.0005525, 0.02482],
+    cut: [3126.0, 1.005],
+    cut_blocks: 1.241,
     take: 0.12,
-    add: [4883.0, 1.206, 47.81],
-    launch: 769.5,
-    starts: 874.7,
-    memory: 1.45,
-    overlap: 2.007,
+    add: [677.2, 1.122, 833.5],
+    launch: 1847.0,
+    starts: 276.3,
+    memory: 1.38,
+    overlap: 1.816,
 };
 
 const SOME: Costs = Costs {
@@ -165,30 +165,30 @@ const SOME: Costs = Costs {
 };
 
 const MANY: Costs = Costs {
-    multiply: 1.242,
-    shared: 0.6043,
-    fetch: 0.3013,
+    multiply: 1.204,
+    shared: 0.00711,
+    fetch: 0.2597,
     arrive: 0.0,
-    late: 2890.0,
-    meet: 33.21,
-    sharpness: 3.843,
-    turned: [0.1078, 1.488],
+    late: 3029.0,
+    meet: 37.63,
+    sharpness: 3.451,
+    turned: [0.004083, 1.52],
     pieces: [1.9, 2.6, 3.5],
     until_there: [2500.0, 2500.0, 2600.0],
-    together: 0.9994,
+    together: 1.015,
     pair: 1.003,
-    quad: 0.9929,
-    swap: 1.012,
-    store: [20.0, 0.09682],
-    turn: [400.8, 0.009821],
-    cut: [32340.0, 0.0],
-    cut_blocks: 1.004,
+    quad: 0.9713,
+    swap: 1.016,
+    store: [20.0, 0.09664],
+    turn: [0.2255, 0.03205],
+    cut: [27560.0, 0.0],
+    cut_blocks: 1.241,
     take: 0.12,
-    add: [10580.0, 0.8779, 416.8],
-    launch: 1485.0,
-    starts: 3732.0,
-    memory: 0.9922,
-    overlap: 2.861,
+    add: [1804.0, 0.4373, 104.4],
+    launch: 1513.0,
+    starts: 4457.0,
+    memory: 0.9514,
+    overlap: 3.191,
 };
 
 impl Costs {
