@@ -35,7 +35,8 @@ const SIXTEEN: Costs = Costs {
     result: 1.2e-12,
 };
 
-/// Weights of 8 bits, by blocks of 8 and of 16 warps: fitted to 795 timings of 70 products.
+/// Weights of 8 bits, by blocks of 8 and of 16 warps: fitted to 70 products, by the timings within 35 %
+/// of the fastest of each (`benches/h200-2026-11-18-second/tried`).
 const EIGHT: Costs = Costs {
     launch: [2.745e-6, 2.745e-6],
     memory: [1.245, 1.245],
@@ -78,10 +79,12 @@ impl RingChoice {
         // Of those that are predicted to be as fast the first is taken: more warps together end at the same time.
         let eight =
             [(8, 256, 1), (4, 256, 1), (2, 256, 1), (1, 256, 1), (8, 512, 1), (4, 512, 1), (8, 256, 2), (4, 256, 2)];
-        // Weights of 8 bits want more warps: making 16 of them takes time, in which others wait for memory.
+        // For weights of 8 bits, and rows that begin anywhere.
         let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 256, 2), (16, 256, 2)];
+        // For weights of 8 bits whose x leaves no room for more.
+        let four = [(4, 256, 2)];
         let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
-        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16)))
+        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16))).chain(four.into_iter().map(of(4)))
     }
 
     /// Bytes of a slot.

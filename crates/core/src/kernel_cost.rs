@@ -287,13 +287,13 @@ impl KernelChoice {
         let split = matches!(self.schedule, Schedule::SplitK(_));
         let persistent = self.schedule == Schedule::Persistent;
         let KernelTile { m, n, .. } = self.tile;
-        // What is only worth it for a few products has one schedule.
+        // What is only worth it for a few products has whole tiles only.
         let fine = n > 64 && !n.is_multiple_of(16);
         let whole = persistent || self.schedule == Schedule::DataParallel;
         let shared = match self.cluster {
             1 => true,
             2 if m * n >= 128 * 128 => !split,
-            2 => whole && m * n >= 64 * 64 && n >= 64,
+            2 => whole && n >= 64,
             _ => persistent && self.turned && n >= 64,
         };
         let fits = self.tile.sums() <= self.schedule.most_sums();

@@ -27,7 +27,7 @@ const fn pingpong(m: u32, n: u32) -> KernelTile {
 }
 
 impl KernelTile {
-    /// Every tile, largest first. Columns beyond 64 go in steps of 8, as many tokens as people have shared out; where they
+    /// Every tile, by and large the largest first. Columns beyond 64 go in steps of 8, as many tokens as people have shared out; where they
     /// are no multiple of 16, only turned.
     pub const ALL: [KernelTile; 73] = [
         tile(256, 192),

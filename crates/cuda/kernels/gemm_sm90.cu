@@ -115,8 +115,9 @@ struct Spot {
 // the epilogue, or where the cuts along K differ.
 constexpr bool MOVED = !STREAM_K && !OUT_ADD && !BY_ELEMENT;
 __device__ __forceinline__ int begin_of(int tile, int size, int extent, bool contiguous) {
-    const int last = max(extent - size, 0);                       // along contiguous elements TMA wants whole 16 bytes
-    return MOVED ? min(tile * size, contiguous ? (last + 7) / 8 * 8 : last) : tile * size;
+    // Along contiguous elements TMA wants whole 16 bytes; elsewhere neighbours stay pairs, whose activations share a division.
+    const int whole = contiguous ? 8 : 2, last = max(extent - size, 0);
+    return MOVED ? min(tile * size, (last + whole - 1) / whole * whole) : tile * size;
 }
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
     Spot s;
@@ -276,7 +277,8 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe
     if (count) take(odd);
 #else
     for (int kb = 0; kb < count; ++kb) {
-        // Where the next block is not there yet, the ring is what is short: this one's slot does not wait for it.
+        // Where the next block is not there yet, the ring is what is short: this one's slot does not wait for it. Warps may
+        // see that differently: PTX has a warpgroup wait as one, the instruction it becomes is each warp's own (WARPGROUP.DEPBAR).
         if (before >= 0 && !bar_ready(full0 + ring.slot * 8, ring.phase)) {
             wgmma_wait<0>();
             free_slot(before);

@@ -148,6 +148,9 @@ impl DecodeConfig {
             DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
                 Some("so many warps are for weights of 8 bits, or rows that begin anywhere")
             }
+            DecodeChoice::Ring(choice) if choice.warps < 8 && self.weight_dtype.bytes() > 1 => {
+                Some("so few warps are for weights of 8 bits")
+            }
             DecodeChoice::Ring(_) if k == 0 => Some("of nothing nothing goes through a ring"),
             DecodeChoice::Ring(_) if n < KINDS && (self.odd || self.weight_dtype != self.dtype) => {
                 Some("fewer than eight rows of a weight of 8 bits, or that begin anywhere")
@@ -540,6 +543,24 @@ mod tests {
             DecodeConfig::new(DecodeChoice::named(name).unwrap()).of_length(14_336).refuses(&long).is_some()
         };
         assert_eq!(["ring-8x8c256", "ring-8x8c256s2", "decode-16x8a4"].map(refuses), [true, false, false]);
+    }
+
+    /// No other kernel takes weights of 8 bits.
+    #[test]
+    fn a_ring_takes_the_weights_of_models_in_eight_bits() {
+        let taken = |m: u64, n, k| {
+            let product = Product { batch: 1, m, n, k };
+            let x_rows = (m as u32).next_power_of_two().max(2);
+            DecodeChoice::all().any(|choice| {
+                let config = DecodeConfig { weight_dtype: DType::F8E4m3, x_rows, ..DecodeConfig::new(choice) };
+                config.of_length(k).refuses(&product).is_none()
+            })
+        };
+        for (m, n, k) in [(16, 4096, 4096), (16, 4096, 9728), (16, 4096, 11_008), (8, 8192, 22_016), (8, 4096, 14_336)]
+        {
+            assert!(taken(m, n, k), "{m} x {n} x {k}");
+        }
+        assert!(!taken(16, 4096, 1 << 20));
     }
 
     #[test]

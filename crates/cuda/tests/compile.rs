@@ -17,10 +17,17 @@ fn configs() -> Vec<Config> {
         }
     }
     // Types and epilogues, on a few tiles.
-    for (tile, turned) in
-        [("128x256", false), ("128x128p", false), ("128x192p", false), ("64x32p", true), ("128x64", true)]
-    {
-        let plain = Config::new(KernelTile::named(tile).expect("a tile of the table"), Schedule::Persistent, turned);
+    for (tile, turned, schedule) in [
+        ("128x256", false, Schedule::Persistent),
+        ("128x128p", false, Schedule::Persistent),
+        ("128x192p", false, Schedule::Persistent),
+        ("64x32p", true, Schedule::Persistent),
+        ("128x64", true, Schedule::Persistent),
+        ("128x128", false, Schedule::DataParallel),
+        ("192x128p", false, Schedule::DataParallel),
+        ("64x104p", true, Schedule::DataParallel),
+    ] {
+        let plain = Config::new(KernelTile::named(tile).expect("a tile of the table"), schedule, turned);
         for output in [
             (DType::F16, false, OutWay::Boxes),
             (DType::F32, false, OutWay::Boxes),

@@ -234,7 +234,7 @@ fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec
 }
 
 /// Kernels that get every layout, type, factor and epilogue.
-const SOME: [&str; 18] = [
+const SOME: [&str; 24] = [
     "decode-16x8a4p",
     "decode-16x8a4s2",
     "decode-32x4a4p",
@@ -242,6 +242,8 @@ const SOME: [&str; 18] = [
     "ring-8x1c256",
     "ring-8x8c512",
     "ring-8x4c256s2",
+    "ring-16x4c256",
+    "ring-4x4c256s2",
     "128x256-persistent",
     "128x128p-persistent",
     "128x176-stream-k",
@@ -253,6 +255,10 @@ const SOME: [&str; 18] = [
     "64x16p-turned-stream-k",
     "128x192-turned-persistent",
     "64x64p-split-k8",
+    "128x128-pair-data-parallel",
+    "192x128p-data-parallel",
+    "64x104p-turned-quad-persistent",
+    "256x184-turned-persistent",
 ];
 
 /// Every tile and schedule on shapes around its edges, layouts and batches, types, factors and epilogues on a few.

@@ -212,20 +212,24 @@ pub(super) fn told(problem: &Problem, rows: &Problem, operands: &Operands) -> ge
 /// How the parts of an epilogue lie for a kernel; `pairs`: it can take two neighbours at once.
 pub(super) fn part_ways(problem: &Problem, turned: bool, pairs: bool) -> [PartWay; 4] {
     let per = 16 / problem.out_dtype.bytes() as i64;
+    let each = |part: Layout| match pairs && aligned(part, per) && problem.product.n.is_multiple_of(2) {
+        true => PartWay::PerPair,
+        false => PartWay::PerElement,
+    };
     let way = |part: Layout| match (part.row == 0, part.col == 0) {
         // The same down a column of the result, or along a row.
         (true, _) if turned => PartWay::PerRow,
         (true, _) => PartWay::PerColumn,
         (_, true) if turned => PartWay::PerColumn,
         (_, true) => PartWay::PerRow,
-        _ if pairs && aligned(part, per) && problem.product.n.is_multiple_of(2) => PartWay::PerPair,
-        _ => PartWay::PerElement,
+        _ => each(part),
     };
-    let mut parts = problem.epilogue.parts;
+    let mut ways = problem.epilogue.parts.map(|part| part.map_or(PartWay::None, way));
     if adds_by_residual(problem) {
-        parts[Part::Residual as usize] = Some(problem.out);
+        // By elements even where one row has no stride: a kernel must know that it reads what it writes.
+        ways[Part::Residual as usize] = each(problem.out);
     }
-    parts.map(|part| part.map_or(PartWay::None, way))
+    ways
 }
 
 /// Rows are contiguous and begin on multiples of so many elements, as the first does.
@@ -321,5 +325,17 @@ mod tests {
         ] {
             assert!(!taken(wrong), "{wrong:?}");
         }
+    }
+
+    /// A kernel that begins a tile at the edge earlier writes elements twice; it must not read them in between.
+    #[test]
+    fn what_a_result_has_is_read_by_elements() {
+        let linear = Problem { beta: 1.0, ..Problem::linear(1, 389, 64, DType::Bf16) };
+        let residual = |problem: &Problem| part_ways(problem, false, true)[Part::Residual as usize];
+        assert_eq!(residual(&linear), PartWay::PerElement);
+        // One row that has no stride is still not a bias.
+        let no_stride = Problem { out: Layout { row: 0, ..linear.out }, ..linear };
+        assert_eq!(residual(&no_stride), PartWay::PerElement);
+        assert_eq!(residual(&Problem { beta: 0.0, ..linear }), PartWay::None);
     }
 }
