@@ -8,7 +8,7 @@ use crate::cache::Caches;
 use crate::gemm::{Job, Tiles};
 use crate::large::large;
 use crate::matrix::Mat;
-use crate::micro::{Ahead, Out, write};
+use crate::micro::{Ahead, Out, Shares, write};
 use crate::pack::pack_columns;
 use crate::packed::PackedJob;
 use crate::pool::{Pool, Rounds};
@@ -49,7 +49,7 @@ pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
         few_columns::<S>(job, pool, threads, scratch);
     } else {
         let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
-        large::<S>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
+        large::<S::Large>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }
 
@@ -80,12 +80,18 @@ pub enum Source<'a, T> {
     Packed(&'a crate::packed::Packed<T>),
 }
 
-/// What the panel at column j asks for: its share of the strip that comes next, from row `from` on, below `to`.
-pub fn ahead_of<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), k0: usize, cols: usize, j: usize) -> Ahead {
+/// What one of so many panels asks for: its share of the strip that comes next, from row `from` on, below `to`.
+pub fn ahead_of<S: Tiles>(
+    a: &Mat<'_, S::T>,
+    (from, to): (usize, usize),
+    k0: usize,
+    (panel, panels): (usize, usize),
+) -> Ahead {
     // Rows that lie side by side would fall upon one another in the cache.
     let rows = if a.col == 1 { to.saturating_sub(from).min(S::HEIGHT) } else { 0 };
-    let (panel, panels) = (j / S::PANEL, cols.div_ceil(S::PANEL));
-    let (first, last) = (panel * rows / panels, (panel + 1) * rows / panels);
+    // Short divisions, which take half as long: a tile waits for them.
+    let share = |panel: usize| (panel * rows) as u32 / panels as u32;
+    let (first, last) = (share(panel) as usize, share(panel + 1) as usize);
     Ahead::rows(a.at(from + first, k0), a.row, last - first)
 }
 
@@ -136,8 +142,8 @@ fn few_columns<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
                     }
                     // The same rows further on, or the next ones from their beginning.
                     let next = |j: usize| match k0 + kc < k {
-                        true => ahead_of::<S>(&a, (i, m), k0 + kc, n, j),
-                        false => ahead_of::<S>(&a, (i + rows, m), 0, n, j),
+                        true => ahead_of::<S>(&a, (i, m), k0 + kc, (j / S::PANEL, width / S::PANEL)),
+                        false => ahead_of::<S>(&a, (i + rows, m), 0, (j / S::PANEL, width / S::PANEL)),
                     };
                     against::<S>((left, rows), kc, (space.from(k0 * width), n), next, |j| match aside {
                         0 => target.part(i, j, k0),
@@ -204,12 +210,13 @@ fn few_rows<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scr
             for block in 0..blocks {
                 let k0 = block * kc;
                 let steps = kc.min(k - k0);
+                let shares = Shares::new::<S::T>(kc * S::PANEL, strips.count, steps);
                 let panel = b.block(k0, j);
                 for strip in 0..strips.count {
                     let (i, rows) = strips.part(strip);
                     // The columns that come next: the same further along k, or this thread's next ones.
                     let next = if block + 1 < blocks { b.block(k0 + kc, j) } else { b.block(0, j + S::PANEL) };
-                    let next = |_| Ahead::share(next, kc * S::PANEL, (strip, strips.count), steps);
+                    let next = |_| shares.of(next, strip);
                     // SAFETY: 1 as above. 2 laid out before, by whomever. 3 columns j.. of C are this thread's.
                     unsafe {
                         let laid = space.from(place(block, strip));

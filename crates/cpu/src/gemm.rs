@@ -56,36 +56,42 @@ pub trait Tiles: Simd {
     const HEIGHT: usize;
     /// Columns of a panel.
     const PANEL: usize;
-    /// The tile of so many rows, 1 to `HEIGHT`, as wide as a panel or one vector, for a strip that was laid out.
-    fn tile(rows: usize, wide: bool) -> TileFn<Self::T>;
+    /// The tiles of large products, where they are others.
+    type Large: Tiles<T = Self::T>;
+    /// The tile of so many rows, 1 to `HEIGHT`, and vectors, at most a panel's, for a strip that was laid out.
+    fn tile(rows: usize, vectors: usize) -> TileFn<Self::T>;
     /// The tile of so many rows, an even number of them, where they lie.
-    fn lying(rows: usize, wide: bool) -> LyingFn<Self::T>;
+    fn lying(rows: usize, vectors: usize) -> LyingFn<Self::T>;
 }
 
-/// Tables of tiles by height, 2, 4, ... rows, first the wide ones, then the narrow ones.
+/// Tables of tiles by vectors and by height, 2, 4, ... rows.
 macro_rules! tiles {
-    ($simd:ty, $most:literal rows, panels of $panel:expr, laid $wide:expr, $narrow:expr, lying $wide_lying:expr, $narrow_lying:expr) => {
+    ($simd:ty, $most:literal rows, panels of $panel:expr, large $large:ty, laid $($laid:expr),+; lying $($lying:expr),+) => {
         impl Tiles for $simd {
             const HEIGHT: usize = $most;
             const PANEL: usize = $panel;
+            type Large = $large;
 
-            fn tile(rows: usize, wide: bool) -> TileFn<Self::T> {
-                let all: [TileFn<Self::T>; $most / 2] = if wide { $wide } else { $narrow };
-                all[(rows - 1) / 2]
+            fn tile(rows: usize, vectors: usize) -> TileFn<Self::T> {
+                static ALL: [[TileFn<<$simd as Simd>::T>; $most / 2]; $panel / <$simd as Simd>::LANES] = [$($laid),+];
+                ALL[vectors - 1][(rows - 1) / 2]
             }
 
-            fn lying(rows: usize, wide: bool) -> LyingFn<Self::T> {
-                let all: [LyingFn<Self::T>; $most / 2] = if wide { $wide_lying } else { $narrow_lying };
-                all[(rows - 1) / 2]
+            fn lying(rows: usize, vectors: usize) -> LyingFn<Self::T> {
+                static ALL: [[LyingFn<<$simd as Simd>::T>; $most / 2]; $panel / <$simd as Simd>::LANES] = [$($lying),+];
+                ALL[vectors - 1][(rows - 1) / 2]
             }
         }
     };
-    ($simd:ty, $most:literal rows, panels of $panel:literal, vectors $wide:literal or $narrow:literal, heights $($height:literal)+) => {
+    ($simd:ty, $most:literal rows, panels of $panel:literal, vectors [$($vectors:literal)+], heights $heights:tt) => {
         tiles!(
-            $simd, $most rows, panels of $panel,
-            laid [$(tile::<$simd, $height, $wide, $panel>),+], [$(tile::<$simd, $height, $narrow, $panel>),+],
-            lying [$(lying::<$simd, $height, $wide, $panel>),+], [$(lying::<$simd, $height, $narrow, $panel>),+]
+            $simd, $most rows, panels of $panel, large Self,
+            laid $(tiles!(tile, $simd, $vectors, $panel, $heights)),+;
+            lying $(tiles!(lying, $simd, $vectors, $panel, $heights)),+
         );
+    };
+    ($tile:ident, $simd:ty, $vectors:literal, $panel:literal, [$($height:literal)+]) => {
+        [$($tile::<$simd, $height, $vectors, $panel>),+]
     };
 }
 
@@ -93,15 +99,22 @@ macro_rules! tiles {
 mod tiles_x86 {
     use super::*;
     use crate::simd::avx2::{F32x8, F64x4};
-    use crate::simd::avx512::{F32x16, F64x8};
-    use crate::simd::avx512_tiles::{narrow_f32, narrow_f64, wide_f32, wide_f64};
+    use crate::simd::avx512::{F32x16, F32x16By3, F64x8, F64x8By3};
+    use crate::simd::avx512_tiles::*;
 
     macro_rules! assembled {
-        ($simd:ty, panels of $panel:literal, $wide:ident, $narrow:ident) => {
+        ($simd:ty, panels of $panel:literal, large $large:ty, $one:ident, $two:ident) => {
             tiles!(
-                $simd, 14 rows, panels of $panel,
-                laid assembled!(rows, $wide), assembled!(rows, $narrow),
-                lying assembled!(lying, $wide), assembled!(lying, $narrow)
+                $simd, 14 rows, panels of $panel, large $large,
+                laid assembled!(rows, $one), assembled!(rows, $two);
+                lying assembled!(lying, $one), assembled!(lying, $two)
+            );
+        };
+        ($simd:ty, panels of $panel:literal, $one:ident, $two:ident, $three:ident) => {
+            tiles!(
+                $simd, 8 rows, panels of $panel, large Self,
+                laid assembled!(low rows, $one), assembled!(low rows, $two), assembled!(low rows, $three);
+                lying assembled!(low lying, $one), assembled!(low lying, $two), assembled!(low lying, $three)
             );
         };
         (rows, $m:ident) => {
@@ -110,14 +123,22 @@ mod tiles_x86 {
         (lying, $m:ident) => {
             [$m::lying2, $m::lying4, $m::lying6, $m::lying8, $m::lying10, $m::lying12, $m::lying14]
         };
+        (low rows, $m:ident) => {
+            [$m::rows2, $m::rows4, $m::rows6, $m::rows8]
+        };
+        (low lying, $m:ident) => {
+            [$m::lying2, $m::lying4, $m::lying6, $m::lying8]
+        };
     }
-    assembled!(F32x16, panels of 32, wide_f32, narrow_f32);
-    assembled!(F64x8, panels of 16, wide_f64, narrow_f64);
-    tiles!(F32x8, 6 rows, panels of 16, vectors 2 or 1, heights 2 4 6);
-    tiles!(F64x4, 6 rows, panels of 8, vectors 2 or 1, heights 2 4 6);
+    assembled!(F32x16, panels of 32, large F32x16By3, one_f32, two_f32);
+    assembled!(F64x8, panels of 16, large F64x8By3, one_f64, two_f64);
+    assembled!(F32x16By3, panels of 48, wide_one_f32, wide_two_f32, wide_three_f32);
+    assembled!(F64x8By3, panels of 24, wide_one_f64, wide_two_f64, wide_three_f64);
+    tiles!(F32x8, 6 rows, panels of 16, vectors [1 2], heights [2 4 6]);
+    tiles!(F64x4, 6 rows, panels of 8, vectors [1 2], heights [2 4 6]);
 }
-tiles!(Portable<f32>, 4 rows, panels of 8, vectors 1 or 1, heights 2 4);
-tiles!(Portable<f64>, 4 rows, panels of 8, vectors 1 or 1, heights 2 4);
+tiles!(Portable<f32>, 4 rows, panels of 8, vectors [1], heights [2 4]);
+tiles!(Portable<f64>, 4 rows, panels of 8, vectors [1], heights [2 4]);
 
 /// Multiplies on all threads of the program's pool, with memory of its own.
 pub fn gemm<S: Tiles>(job: Job<'_, S::T>) {
@@ -198,12 +219,12 @@ pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usi
     assert!(S::available(), "the machine lacks the kernel's instructions");
     let (a, b, c) = (job.a.extents(), job.b.extents(), job.c.extents());
     assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");
-    assert_eq!(job.b.panel(), S::PANEL, "weights packed for another kernel");
+    assert_eq!(job.b.panel(), <S::Large as Tiles>::PANEL, "weights packed for another kernel");
     if c.0 == 0 || c.1 == 0 {
         return;
     }
     if a.1 == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), c);
     }
-    packed_columns::<S>(job, pool, threads.max(1), scratch);
+    packed_columns::<S::Large>(job, pool, threads.max(1), scratch);
 }

@@ -6,7 +6,7 @@
 use crate::blocked::{Source, ahead_of, share_of_cache};
 use crate::gemm::Tiles;
 use crate::matrix::Mat;
-use crate::micro::Ahead;
+use crate::micro::Shares;
 use crate::pack::pack_columns;
 use crate::pool::{Groups, Pool, pause};
 use crate::scratch::{Scratch, Space};
@@ -37,7 +37,9 @@ pub fn large<S: Tiles>(
     scratch: &mut Scratch,
 ) {
     let (m, k) = a.extents();
-    let most = (share_of_cache() / size_of::<S::T>() / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
+    // Three quarters of the second-level cache: the strip that is at work, and the next, are small beside that.
+    let room_for_block = share_of_cache() * 3 / 2 / size_of::<S::T>();
+    let most = (room_for_block / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
     // Equal blocks of whole panels, as many for each group.
     let panels = n.div_ceil(S::PANEL);
     let groups = groups(threads, panels);
@@ -152,15 +154,16 @@ impl Block {
         target: &Target<S::T>,
     ) {
         let &Block { k0, steps, j0, cols } = self;
-        let (room, last) = (room(strips.height, steps), some.end - 1);
+        let (room, last, panels) = (room(strips.height, steps), some.end - 1, cols.div_ceil(S::PANEL));
+        let shares = Shares::new::<S::T>(room, panels, steps);
         for strip in some.clone() {
             let (i, rows) = strips.part(strip);
             // SAFETY: strips are laid out one after another.
             let laid = unsafe { laid.add((strip - some.start) * room) };
             let after = if strip < last { Some(laid.wrapping_add(room)) } else { after };
             let next = |j: usize| match after {
-                Some(after) => Ahead::share(after, room, (j / S::PANEL, cols.div_ceil(S::PANEL)), steps),
-                None => ahead_of::<S>(a, (i + rows, strips.rows), k0, cols, j),
+                Some(after) => shares.of(after, j / S::PANEL),
+                None => ahead_of::<S>(a, (i + rows, strips.rows), k0, (j / S::PANEL, panels)),
             };
             // SAFETY: by the contract.
             unsafe {

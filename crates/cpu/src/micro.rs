@@ -43,15 +43,6 @@ impl Ahead {
         Ahead { ptr: somewhere.cast(), row: 0, jump: 0, back: 0 }
     }
 
-    /// Part `part` of `parts` of `count` contiguous elements, as much of it as a tile of `steps` steps has the
-    /// time for: at most four lines every four steps.
-    pub fn share<T>(ptr: *const T, count: usize, (part, parts): (usize, usize), steps: usize) -> Ahead {
-        let bytes = (count * size_of::<T>()).div_ceil(parts).next_multiple_of(64);
-        let jump = bytes.div_ceil((steps / 4).max(1)).next_multiple_of(32).clamp(32, 256);
-        let row = if jump > 64 { 64 } else { 0 };
-        Ahead { ptr: ptr.cast::<u8>().wrapping_add(part * bytes), row, jump: jump as isize, back: 0 }
-    }
-
     /// Lines of `rows` rows, `row` elements apart, side by side.
     pub fn rows<T>(ptr: *const T, row: isize, rows: usize) -> Ahead {
         let row = row * size_of::<T>() as isize;
@@ -64,6 +55,29 @@ impl Ahead {
     }
 }
 
+/// Contiguous memory asked for by several tiles, each a share of it; divided once, since dividing takes as long as
+/// several steps of a tile.
+#[derive(Clone, Copy)]
+pub struct Shares {
+    bytes: usize,
+    jump: usize,
+}
+
+impl Shares {
+    /// `count` elements in `parts`, by tiles of `steps` steps, as much as these have the time for: at most four lines
+    /// every four steps.
+    pub fn new<T>(count: usize, parts: usize, steps: usize) -> Shares {
+        let bytes = (count * size_of::<T>()).div_ceil(parts.max(1)).next_multiple_of(64);
+        Shares { bytes, jump: bytes.div_ceil((steps / 4).max(1)).next_multiple_of(32).clamp(32, 256) }
+    }
+
+    /// A part of what begins at `ptr`.
+    pub fn of<T>(&self, ptr: *const T, part: usize) -> Ahead {
+        let row = if self.jump > 64 { 64 } else { 0 };
+        Ahead { ptr: ptr.cast::<u8>().wrapping_add(part * self.bytes), row, jump: self.jump as isize, back: 0 }
+    }
+}
+
 /// Where a tile's sums go as they are.
 #[derive(Clone, Copy)]
 pub struct Sums<T> {
@@ -72,6 +86,8 @@ pub struct Sums<T> {
     pub row: isize,
     /// They begin with what is there, not with 0.
     pub adds: bool,
+    /// Where those of the next tile go, rows as far apart; it need not be there.
+    pub next: *const T,
 }
 
 /// Multiplies a strip of A by a panel of B: for each step of k the strip has its rows side by side, the panel

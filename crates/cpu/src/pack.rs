@@ -66,18 +66,29 @@ unsafe fn copy_rows<S: Simd>(from: *const S::T, step: isize, kc: usize, cols: us
 /// `from + k + j·step` is readable for k < kc, j < cols; `to` has kc · width elements.
 #[inline(always)]
 unsafe fn turn<S: Simd>(from: *const S::T, step: isize, kc: usize, cols: usize, width: usize, to: *mut S::T) {
-    for k in (0..kc).step_by(S::LANES) {
-        let steps = S::LANES.min(kc - k);
-        for j in (0..width).step_by(S::LANES) {
-            let there = cols.saturating_sub(j).min(S::LANES);
-            // SAFETY: columns j.. and steps k.. are inside as far as they are there; so are their places.
+    // Few columns at a time: more than the machine follows side by side would come late.
+    for j in (0..width).step_by(S::LANES) {
+        let there = cols.saturating_sub(j).min(S::LANES);
+        for k in (0..kc).step_by(S::LANES) {
+            let steps = S::LANES.min(kc - k);
+            // SAFETY: columns j.. and steps k.. are inside as far as they are there; so are their places. What is asked for
+            // need not be there.
             unsafe {
                 let (from, to) = (from.wrapping_offset(j as isize * step).wrapping_add(k), to.add(k * width + j));
+                for c in 0..there {
+                    S::prefetch(from.wrapping_offset(c as isize * step).wrapping_add(AHEAD * S::LANES));
+                }
+                if (there, width, steps) == (8, 8, S::LANES) && S::turn_eight((from, step), to) {
+                    continue;
+                }
                 S::turn((from, step), (there, steps), (to, width), S::LANES.min(width - j));
             }
         }
     }
 }
+
+/// Vectors ahead that columns are asked for while they are turned.
+const AHEAD: usize = 4;
 
 /// Any strides.
 ///

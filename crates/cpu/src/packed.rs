@@ -23,6 +23,10 @@ impl<T: Element> Packed<T> {
     /// If the machine lacks their instructions.
     pub fn new<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
         assert!(S::available(), "the machine lacks the kernel's instructions");
+        Packed::of_tiles::<S::Large>(b)
+    }
+
+    fn of_tiles<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
         let (k, n) = b.extents();
         let width = n.next_multiple_of(S::PANEL);
         let mut memory = vec![T::ZERO; k * width];

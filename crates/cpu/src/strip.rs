@@ -135,13 +135,14 @@ pub unsafe fn against<S: Tiles>(
 ) {
     const { assert!(S::HEIGHT * S::PANEL * size_of::<S::T>() <= MOST_SUMS) };
     let mut aside = Aside([const { MaybeUninit::uninit() }; MOST_SUMS]);
-    let aside = Sums { ptr: aside.0.as_mut_ptr().cast::<S::T>(), row: S::PANEL as isize, adds: false };
+    let ptr = aside.0.as_mut_ptr().cast::<S::T>();
+    let aside = Sums { ptr, row: S::PANEL as isize, adds: false, next: ptr };
     let even = rows.is_multiple_of(2);
     for j in (0..cols).step_by(S::PANEL) {
         let width = S::PANEL.min(cols - j);
-        let (wide, out) = (width > S::LANES, out(j));
+        let (vectors, out) = (width.div_ceil(S::LANES), out(j));
         // A whole tile whose sums are the result goes there at once.
-        let whole = even && (width == S::PANEL || width == S::LANES);
+        let whole = even && width.is_multiple_of(S::LANES);
         let plain = out.col == 1 && out.alpha == S::T::ONE && (out.beta == S::T::ZERO || out.beta == S::T::ONE);
         // SAFETY: by the contract; j · kc is where the panel begins; there is room for the sums of any tile.
         unsafe {
@@ -150,21 +151,29 @@ pub unsafe fn against<S: Tiles>(
             // Sums that begin with what is there do so wherever strips end, or bits would depend on where that is.
             let begins = plain && out.beta == S::T::ONE;
             let sums = match direct {
-                true => Sums { ptr: out.ptr, row: out.row, adds: begins },
+                true => Sums { ptr: out.ptr, row: out.row, adds: begins, next: next_sums::<S>(&out, rows, (j, cols)) },
                 false => Sums { adds: begins, ..aside },
             };
             if !direct && begins {
                 fetch::<S>(&out, (rows, width), aside.ptr);
             }
             match left {
-                Left::Laid(strip) => S::tile(rows, wide)(kc, strip, panel, &ahead(j), sums),
-                Left::Lying(lying) => S::lying(rows, wide)(kc, lying, panel, sums),
+                Left::Laid(strip) => S::tile(rows, vectors)(kc, strip, panel, &ahead(j), sums),
+                Left::Lying(lying) => S::lying(rows, vectors)(kc, lying, panel, sums),
             }
             if !direct {
                 let beta = if begins { S::T::ZERO } else { out.beta };
                 write::<S>(aside.ptr, S::PANEL, (rows, width), Out { beta, ..out });
             }
         }
+    }
+}
+
+/// Where the tile after the one at column j begins: beside it, or where the strip below does.
+fn next_sums<S: Tiles>(out: &Out<S::T>, rows: usize, (j, cols): (usize, usize)) -> *const S::T {
+    match j + S::PANEL < cols {
+        true => out.ptr.wrapping_add(S::PANEL),
+        false => out.ptr.wrapping_offset(rows as isize * out.row).wrapping_sub(j),
     }
 }
 

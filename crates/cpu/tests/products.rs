@@ -163,25 +163,32 @@ fn the_same_bits_for_any_number_of_threads() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn packed_weights_give_the_same_bits_for_every_number_of_rows() {
-    use gemwright_cpu::{Packed, PackedJob, gemm_packed, gemm_with};
-    if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
-        return;
+    use gemwright_cpu::simd_of::{Avx2F32, Avx512F32};
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        packed_weights::<Avx2F32>();
     }
-    type Avx2 = gemwright_cpu::simd_of::Avx2F32;
+    if is_x86_feature_detected!("avx512f") {
+        packed_weights::<Avx512F32>();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn packed_weights<S: gemwright_cpu::Tiles<T = f32>>() {
+    use gemwright_cpu::{Packed, PackedJob, gemm_packed, gemm_with};
     let mut random = Random(5);
     let (n, k) = (301, 1100);
     let w: Vec<f32> = (0..n * k).map(|_| random.next() as f32).collect();
     let weights = Mat::row_major(&w, n, k).unwrap().transposed();
-    let packed = Packed::new::<Avx2>(weights);
+    let packed = Packed::new::<S>(weights);
     let pool = Pool::new(2);
     for m in [1, 7, 16, 130] {
         let x: Vec<f32> = (0..m * k).map(|_| random.next() as f32).collect();
         let a = Mat::row_major(&x, m, k).unwrap();
         let (mut plain, mut fast) = (vec![0.5f32; m * n], vec![0.5f32; m * n]);
         let c = MatMut::row_major(&mut plain, m, n).unwrap();
-        gemm_with::<Avx2>(Job { a, b: weights, c, alpha: 0.5, beta: 1.0 }, &pool, 2, &mut Scratch::new());
+        gemm_with::<S>(Job { a, b: weights, c, alpha: 0.5, beta: 1.0 }, &pool, 2, &mut Scratch::new());
         let c = MatMut::row_major(&mut fast, m, n).unwrap();
-        gemm_packed::<Avx2>(PackedJob { a, b: &packed, c, alpha: 0.5, beta: 1.0 }, &pool, 2, &mut Scratch::new());
+        gemm_packed::<S>(PackedJob { a, b: &packed, c, alpha: 0.5, beta: 1.0 }, &pool, 2, &mut Scratch::new());
         for (x, y) in plain.iter().zip(&fast) {
             assert!((x - y).abs() < 1e-3, "{m} rows: {x} and {y}");
         }
@@ -190,7 +197,7 @@ fn packed_weights_give_the_same_bits_for_every_number_of_rows() {
         for i in 0..m {
             let a = Mat::row_major(&x[i * k..], 1, k).unwrap();
             let c = MatMut::row_major(&mut single[i * n..(i + 1) * n], 1, n).unwrap();
-            gemm_packed::<Avx2>(PackedJob { a, b: &packed, c, alpha: 0.5, beta: 1.0 }, &pool, 1, &mut Scratch::new());
+            gemm_packed::<S>(PackedJob { a, b: &packed, c, alpha: 0.5, beta: 1.0 }, &pool, 1, &mut Scratch::new());
         }
         assert!(single == fast, "{m} rows");
     }

@@ -48,7 +48,63 @@ unsafe fn turned_16(r: [__m512; 16]) -> [__m512; 16] {
     out
 }
 
-/// The same for eight.
+/// Eight rows of sixteen for sixteen of eight, two of these in a register.
+#[inline(always)]
+unsafe fn turned_8_of_16(r: [__m512; 8]) -> [__m512; 8] {
+    let (mut t, mut out) = (r, r);
+    for g in 0..2 {
+        let pairs = |i: usize| unsafe {
+            let (x, y) = (r[4 * g + 2 * i], r[4 * g + 2 * i + 1]);
+            (_mm512_castps_pd(_mm512_unpacklo_ps(x, y)), _mm512_castps_pd(_mm512_unpackhi_ps(x, y)))
+        };
+        let ((a, b), (c, d)) = (pairs(0), pairs(1));
+        let four = unsafe {
+            [_mm512_unpacklo_pd(a, c), _mm512_unpackhi_pd(a, c), _mm512_unpacklo_pd(b, d), _mm512_unpackhi_pd(b, d)]
+        };
+        for (i, x) in four.into_iter().enumerate() {
+            // Quarter l has step 4 l + i of four rows; where the other four go is in between.
+            t[2 * i + g] = unsafe { _mm512_castpd_ps(x) };
+        }
+    }
+    for half in 0..2 {
+        let quarters = unsafe {
+            let x = &t[4 * half..];
+            let (a, b) = (_mm512_shuffle_f32x4::<0x88>(x[0], x[1]), _mm512_shuffle_f32x4::<0x88>(x[2], x[3]));
+            let (c, d) = (_mm512_shuffle_f32x4::<0xdd>(x[0], x[1]), _mm512_shuffle_f32x4::<0xdd>(x[2], x[3]));
+            [
+                _mm512_shuffle_f32x4::<0x88>(a, b),
+                _mm512_shuffle_f32x4::<0x88>(c, d),
+                _mm512_shuffle_f32x4::<0xdd>(a, b),
+                _mm512_shuffle_f32x4::<0xdd>(c, d),
+            ]
+        };
+        for (l, quarter) in quarters.into_iter().enumerate() {
+            out[2 * l + half] = quarter;
+        }
+    }
+    out
+}
+
+/// What [`Simd::turn_eight`] does.
+#[inline(always)]
+unsafe fn eight_f32((from, step): (*const f32, isize), to: *mut f32) -> bool {
+    let mut lines = [unsafe { _mm512_setzero_ps() }; 8];
+    for c in 0..8 {
+        lines[c] = unsafe { _mm512_loadu_ps(from.wrapping_offset(c as isize * step)) };
+    }
+    for (two, line) in unsafe { turned_8_of_16(lines) }.into_iter().enumerate() {
+        unsafe { _mm512_storeu_ps(to.wrapping_add(16 * two), line) };
+    }
+    true
+}
+
+/// Of f64 eight columns are a whole block.
+#[inline(always)]
+unsafe fn eight_f64(_: (*const f64, isize), _: *mut f64) -> bool {
+    false
+}
+
+/// Rows for columns of eight by eight.
 #[inline(always)]
 unsafe fn turned_8(r: [__m512d; 8]) -> [__m512d; 8] {
     let (mut t, mut out) = (r, r);
@@ -78,7 +134,7 @@ unsafe fn turned_8(r: [__m512d; 8]) -> [__m512d; 8] {
 
 macro_rules! vectors {
     ($name:ident, $element:ty, $vector:ty, $lanes:literal, $mask:ty, $splat:ident, $load:ident, $load_part:ident,
-     $store:ident, $store_part:ident, $mul:ident, $add:ident, $fma:ident, $sum:ident, $turn:ident) => {
+     $store:ident, $store_part:ident, $mul:ident, $add:ident, $fma:ident, $sum:ident, $turn:ident, $eight:ident) => {
         #[doc = concat!(stringify!($lanes), " elements of ", stringify!($element), ".")]
         #[derive(Clone, Copy)]
         pub struct $name;
@@ -145,6 +201,11 @@ macro_rules! vectors {
             }
 
             #[inline(always)]
+            unsafe fn turn_eight(from: (*const $element, isize), to: *mut $element) -> bool {
+                unsafe { $eight(from, to) }
+            }
+
+            #[inline(always)]
             unsafe fn turn(
                 (from, step): (*const $element, isize),
                 (columns, steps): (usize, usize),
@@ -194,7 +255,8 @@ vectors!(
     _mm512_add_ps,
     _mm512_fmadd_ps,
     _mm512_reduce_add_ps,
-    turned_16
+    turned_16,
+    eight_f32
 );
 vectors!(
     F64x8,
@@ -211,7 +273,45 @@ vectors!(
     _mm512_add_pd,
     _mm512_fmadd_pd,
     _mm512_reduce_add_pd,
-    turned_8
+    turned_8,
+    eight_f64
+);
+// The same, for other tiles.
+vectors!(
+    F32x16By3,
+    f32,
+    __m512,
+    16,
+    u16,
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_maskz_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_mask_storeu_ps,
+    _mm512_mul_ps,
+    _mm512_add_ps,
+    _mm512_fmadd_ps,
+    _mm512_reduce_add_ps,
+    turned_16,
+    eight_f32
+);
+vectors!(
+    F64x8By3,
+    f64,
+    __m512d,
+    8,
+    u8,
+    _mm512_set1_pd,
+    _mm512_loadu_pd,
+    _mm512_maskz_loadu_pd,
+    _mm512_storeu_pd,
+    _mm512_mask_storeu_pd,
+    _mm512_mul_pd,
+    _mm512_add_pd,
+    _mm512_fmadd_pd,
+    _mm512_reduce_add_pd,
+    turned_8,
+    eight_f64
 );
 
 // SAFETY: AVX-512 F, which `available` asks for.

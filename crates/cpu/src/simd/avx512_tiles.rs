@@ -3,67 +3,93 @@
 //!
 //! A broadcast costs a load; held in a register it serves two products, as an operand in memory it needs no
 //! instruction of its own. In high tiles rows take turns, so that neither loads nor instructions are what the loop
-//! waits for; low ones would wait for loads.
+//! waits for; low ones would wait for loads. Wide tiles, eight rows by three vectors, hold every one: it serves three.
 //! Lines of B are asked for eight steps ahead: the panel streams out of the second-level cache.
 
 use crate::micro::{Ahead, Rows, Sums};
 use std::arch::asm;
 
-/// One row of a step: both vectors of B by one element of A, out of memory or out of a register. Last comes the
+/// One row of a step: the vectors of B by one element of A, out of memory or out of a register. Last comes the
 /// element's address.
 #[rustfmt::skip]
 macro_rules! row {
-    (wide, $p:literal, $to:literal, $lo:literal, $hi:literal, memory, $($at:tt)+) => {
-        concat!(
-            "vfmadd231p", $p, " zmm", $lo, ", zmm0, [", $($at)+, "]{{", $to, "}}\n",
-            "vfmadd231p", $p, " zmm", $hi, ", zmm1, [", $($at)+, "]{{", $to, "}}",
-        )
-    };
-    (wide, $p:literal, $to:literal, $lo:literal, $hi:literal, $held:literal, $($at:tt)+) => {
+    (three, $p:literal, $to:literal, [$x:literal $y:literal $z:literal], $held:literal, $($at:tt)+) => {
         concat!(
             "vbroadcasts", $p, " zmm", $held, ", [", $($at)+, "]\n",
-            "vfmadd231p", $p, " zmm", $lo, ", zmm0, zmm", $held, "\n",
-            "vfmadd231p", $p, " zmm", $hi, ", zmm1, zmm", $held,
+            "vfmadd231p", $p, " zmm", $x, ", zmm0, zmm", $held, "\n",
+            "vfmadd231p", $p, " zmm", $y, ", zmm1, zmm", $held, "\n",
+            "vfmadd231p", $p, " zmm", $z, ", zmm2, zmm", $held,
         )
     };
-    (narrow, $p:literal, $to:literal, $lo:literal, $hi:literal, $how:tt, $($at:tt)+) => {
-        concat!("vfmadd231p", $p, " zmm", $lo, ", zmm0, [", $($at)+, "]{{", $to, "}}")
+    (two, $p:literal, $to:literal, [$x:literal $y:literal $($z:literal)?], memory, $($at:tt)+) => {
+        concat!(
+            "vfmadd231p", $p, " zmm", $x, ", zmm0, [", $($at)+, "]{{", $to, "}}\n",
+            "vfmadd231p", $p, " zmm", $y, ", zmm1, [", $($at)+, "]{{", $to, "}}",
+        )
+    };
+    (two, $p:literal, $to:literal, [$x:literal $y:literal $($z:literal)?], $held:literal, $($at:tt)+) => {
+        concat!(
+            "vbroadcasts", $p, " zmm", $held, ", [", $($at)+, "]\n",
+            "vfmadd231p", $p, " zmm", $x, ", zmm0, zmm", $held, "\n",
+            "vfmadd231p", $p, " zmm", $y, ", zmm1, zmm", $held,
+        )
+    };
+    (one, $p:literal, $to:literal, [$x:literal $($y:literal)*], $how:tt, $($at:tt)+) => {
+        concat!("vfmadd231p", $p, " zmm", $x, ", zmm0, [", $($at)+, "]{{", $to, "}}")
     };
 }
 
-/// The vectors of B of a step, and the lines it will want.
+/// The vectors of B of a step, and the lines it will want; panels are `step` bytes wide.
 #[rustfmt::skip]
 macro_rules! columns {
-    (wide, $p:literal, $u:literal) => {
-        concat!(
-            "vmovup", $p, " zmm0, [{b}+128*", $u, "]\nvmovup", $p, " zmm1, [{b}+128*", $u, "+64]\n",
-            "prefetcht0 [{b}+128*", $u, "+1024]\nprefetcht0 [{b}+128*", $u, "+1088]",
-        )
+    (three, $p:literal, $step:literal, $u:literal) => {
+        concat!(columns!(two, $p, $step, $u), "\n", columns!(vector, $p, $step, $u, "2", "128"))
     };
-    (narrow, $p:literal, $u:literal) => {
-        concat!("vmovup", $p, " zmm0, [{b}+128*", $u, "]\nprefetcht0 [{b}+128*", $u, "+1024]")
+    (two, $p:literal, $step:literal, $u:literal) => {
+        concat!(columns!(one, $p, $step, $u), "\n", columns!(vector, $p, $step, $u, "1", "64"))
+    };
+    (one, $p:literal, $step:literal, $u:literal) => { columns!(vector, $p, $step, $u, "0", "0") };
+    (vector, $p:literal, $step:literal, $u:literal, $register:literal, $at:literal) => {
+        concat!(
+            "vmovup", $p, " zmm", $register, ", [{b}+", $step, "*", $u, "+", $at, "]\n",
+            "prefetcht0 [{b}+", $step, "*(", $u, "+8)+", $at, "]",
+        )
     };
 }
 
 /// A row of sums from where it may have begun.
 #[rustfmt::skip]
 macro_rules! begun {
-    (wide, $p:literal, $lo:literal, $hi:literal) => {
-        concat!("vmovup", $p, " zmm", $lo, ", [{quarter}]\nvmovup", $p, " zmm", $hi, ", [{quarter}+64]\nadd {quarter}, {to_row}")
+    (three, $p:literal, [$x:literal $y:literal $z:literal]) => {
+        concat!("vmovup", $p, " zmm", $z, ", [{quarter}+128]\n", begun!(two, $p, [$x $y]))
     };
-    (narrow, $p:literal, $lo:literal, $hi:literal) => {
-        concat!("vmovup", $p, " zmm", $lo, ", [{quarter}]\nadd {quarter}, {to_row}")
+    (two, $p:literal, [$x:literal $y:literal $($z:literal)?]) => {
+        concat!("vmovup", $p, " zmm", $y, ", [{quarter}+64]\n", begun!(one, $p, [$x]))
     };
+    (one, $p:literal, [$x:literal $($y:literal)*]) => {
+        concat!("vmovup", $p, " zmm", $x, ", [{quarter}]\nadd {quarter}, {to_row}")
+    };
+}
+
+/// The place of a row of sums, asked for to be written.
+#[rustfmt::skip]
+macro_rules! asked {
+    (three, $i:literal) => { concat!("prefetchw [{four}+128]\nprefetchw [{then}+128]\n", asked!(two, $i)) };
+    (two, $i:literal) => { concat!("prefetchw [{four}+64]\nprefetchw [{then}+64]\n", asked!(one, $i)) };
+    (one, $i:literal) => { "prefetchw [{four}]\nprefetchw [{then}]\nadd {four}, {to_row}\nadd {then}, {to_row}" };
 }
 
 /// A row of sums to its place.
 #[rustfmt::skip]
 macro_rules! stored {
-    (wide, $p:literal, $lo:literal, $hi:literal) => {
-        concat!("vmovup", $p, " [{to}], zmm", $lo, "\nvmovup", $p, " [{to}+64], zmm", $hi, "\nadd {to}, {to_row}")
+    (three, $p:literal, [$x:literal $y:literal $z:literal]) => {
+        concat!("vmovup", $p, " [{to}+128], zmm", $z, "\n", stored!(two, $p, [$x $y]))
     };
-    (narrow, $p:literal, $lo:literal, $hi:literal) => {
-        concat!("vmovup", $p, " [{to}], zmm", $lo, "\nadd {to}, {to_row}")
+    (two, $p:literal, [$x:literal $y:literal $($z:literal)?]) => {
+        concat!("vmovup", $p, " [{to}+64], zmm", $y, "\n", stored!(one, $p, [$x]))
+    };
+    (one, $p:literal, [$x:literal $($y:literal)*]) => {
+        concat!("vmovup", $p, " [{to}], zmm", $x, "\nadd {to}, {to_row}")
     };
 }
 
@@ -85,45 +111,49 @@ macro_rules! registers {
     };
 }
 
+/// Times four steps before the end of a tile at which it asks for the place of its sums.
+const LAST: usize = 16;
+
 /// Two tiles of a height: of a strip that was laid out, and of rows where they lie, which are reached three at a time
 /// from pointers of their own.
 macro_rules! tile {
-    ($name:ident, $lying:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
-     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal $lo:literal $hi:literal $how:tt $how_lying:tt $at:literal),+) => {
+    ($name:ident, $lying:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
+     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal [$($sum:literal)+] $how:tt $how_lying:tt $at:literal),+) => {
         #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows.")]
         ///
         /// # Safety
         /// As for [`crate::micro::TileFn`].
         #[target_feature(enable = "avx512f")]
         pub unsafe fn $name(kc: usize, strip: *const $element, panel: *const $element, ahead: &Ahead, sums: Sums<$element>) {
-            // SAFETY: by the contract kc · MR elements of the strip and kc panels of 128 bytes are read, and MR rows of
-            // 128 bytes (64 of a narrow tile) are read and written; prefetching reads nothing.
+            let first = (kc / 4).saturating_sub(LAST);
+            // SAFETY: by the contract kc · MR elements of the strip and kc steps of the panel are read, and MR rows as wide as
+            // the tile are read and written; prefetching reads nothing.
             unsafe {
                 registers!(
-                    $(concat!("vpxord zmm", $lo, ", zmm", $lo, ", zmm", $lo, "\nvpxord zmm", $hi, ", zmm", $hi, ", zmm", $hi),)+
+                    $($(concat!("vpxord zmm", $sum, ", zmm", $sum, ", zmm", $sum),)+)+
                     "test {quarter}, {quarter}",
                     "jz 7f",
                     "mov {quarter}, {to}",
-                    $(begun!($form, $p, $lo, $hi),)+
+                    $(begun!($form, $p, [$($sum)+]),)+
                     "7:",
                     "mov {quarter:e}, 4",
                     "test {four}, {four}",
                     "jz 3f",
                     "2:",
                     "prefetcht0 [{next}]",
-                    columns!($form, $p, "0"),
-                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
+                    columns!($form, $p, $step, "0"),
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
                     "prefetcht0 [{next}+{row}]",
-                    columns!($form, $p, "1"),
-                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
+                    columns!($form, $p, $step, "1"),
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
                     "prefetcht0 [{next}+2*{row}]",
-                    columns!($form, $p, "2"),
-                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
+                    columns!($form, $p, $step, "2"),
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
                     "prefetcht0 [{next}+{row3}]",
-                    columns!($form, $p, "3"),
-                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
+                    columns!($form, $p, $step, "3"),
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
                     concat!("add {a}, 4*", $mr, "*", $size),
-                    "add {b}, 512",
+                    concat!("add {b}, 4*", $step),
                     "add {next}, {jump}",
                     "dec {quarter}",
                     "jnz 5f",
@@ -133,25 +163,36 @@ macro_rules! tile {
                     "dec {four}",
                     "jnz 2b",
                     "3:",
-                    "test {one}, {one}",
+                    "cmp {rest}, 4",
+                    "jb 8f",
+                    // Where sums go is asked for shortly before they are there.
+                    "mov {four}, {to}",
+                    $(asked!($form, $i),)+
+                    "mov {four}, {rest}",
+                    "shr {four}, 2",
+                    "and {rest}, 3",
+                    "jmp 2b",
+                    "8:",
+                    "test {rest}, {rest}",
                     "jz 4f",
                     "6:",
-                    columns!($form, $p, "0"),
-                    $(row!($form, $p, $to, $lo, $hi, $how, "{a}+", $size, "*", $i),)+
+                    columns!($form, $p, $step, "0"),
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*", $i),)+
                     concat!("add {a}, ", $mr, "*", $size),
-                    "add {b}, 128",
-                    "dec {one}",
+                    concat!("add {b}, ", $step),
+                    "dec {rest}",
                     "jnz 6b",
                     "4:",
-                    $(stored!($form, $p, $lo, $hi),)+
+                    $(stored!($form, $p, [$($sum)+]),)+
                     // What is left in the upper halves would slow every older instruction down that comes after.
                     "vzeroupper",
                     a = inout(reg) strip => _,
                     b = inout(reg) panel => _,
                     to = inout(reg) sums.ptr => _,
                     to_row = in(reg) sums.row * $bytes,
-                    four = inout(reg) kc / 4 => _,
-                    one = inout(reg) kc % 4 => _,
+                    then = inout(reg) sums.next => _,
+                    four = inout(reg) first => _,
+                    rest = inout(reg) kc - 4 * first => _,
                     next = inout(reg) ahead.ptr => _,
                     row = in(reg) ahead.row,
                     row3 = in(reg) 3 * ahead.row,
@@ -169,15 +210,15 @@ macro_rules! tile {
         /// As for [`crate::micro::LyingFn`].
         #[target_feature(enable = "avx512f")]
         pub unsafe fn $lying(kc: usize, rows: Rows<$element>, panel: *const $element, sums: Sums<$element>) {
-            // SAFETY: by the contract kc elements of MR rows and kc panels of 128 bytes are read, and MR rows of
-            // 128 bytes (64 of a narrow tile) are read and written; prefetching reads nothing.
+            // SAFETY: by the contract kc elements of MR rows and kc steps of the panel are read, and MR rows as wide as the
+            // tile are read and written; prefetching reads nothing.
             unsafe {
                 registers!(
-                    $(concat!("vpxord zmm", $lo, ", zmm", $lo, ", zmm", $lo, "\nvpxord zmm", $hi, ", zmm", $hi, ", zmm", $hi),)+
+                    $($(concat!("vpxord zmm", $sum, ", zmm", $sum, ", zmm", $sum),)+)+
                     "test {quarter}, {quarter}",
                     "jz 7f",
                     "mov {quarter}, {to}",
-                    $(begun!($form, $p, $lo, $hi),)+
+                    $(begun!($form, $p, [$($sum)+]),)+
                     "7:",
                     "mov {quarter:e}, 1",
                     "test {four}, {four}",
@@ -189,30 +230,30 @@ macro_rules! tile {
                     $(concat!("prefetcht0 [", $at, "+512]"),)+
                     concat!("mov {quarter:e}, ", $line),
                     "5:",
-                    columns!($form, $p, "0"),
-                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at),)+
-                    columns!($form, $p, "1"),
-                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+", $size),)+
-                    columns!($form, $p, "2"),
-                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+2*", $size),)+
-                    columns!($form, $p, "3"),
-                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at, "+3*", $size),)+
+                    columns!($form, $p, $step, "0"),
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at),)+
+                    columns!($form, $p, $step, "1"),
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+", $size),)+
+                    columns!($form, $p, $step, "2"),
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+2*", $size),)+
+                    columns!($form, $p, $step, "3"),
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+3*", $size),)+
                     $(concat!("add {", stringify!($pointer), "}, 4*", $size),)+
-                    "add {b}, 512",
+                    concat!("add {b}, 4*", $step),
                     "dec {four}",
                     "jnz 2b",
                     "3:",
                     "test {one}, {one}",
                     "jz 4f",
                     "6:",
-                    columns!($form, $p, "0"),
-                    $(row!($form, $p, $to, $lo, $hi, $how_lying, $at),)+
+                    columns!($form, $p, $step, "0"),
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at),)+
                     $(concat!("add {", stringify!($pointer), "}, ", $size),)+
-                    "add {b}, 128",
+                    concat!("add {b}, ", $step),
                     "dec {one}",
                     "jnz 6b",
                     "4:",
-                    $(stored!($form, $p, $lo, $hi),)+
+                    $(stored!($form, $p, [$($sum)+]),)+
                     "vzeroupper",
                     $($pointer = inout(reg) rows.ptr.wrapping_offset($first * rows.row) => _,)+
                     row = in(reg) rows.row * $bytes,
@@ -229,51 +270,85 @@ macro_rules! tile {
     };
 }
 
-/// Tiles of every height of one element type.
+/// Tiles of every height of one element type: high ones, panels two vectors wide.
 macro_rules! heights {
-    ($module:ident, $form:ident, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
+    ($module:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
         pub mod $module {
             use super::*;
-            tile!(rows2, lying2, $form, $element, $size, $p, $to, $bytes, $line, "2",
+            tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
                 [p0 0],
-                "0" "4" "5" "2" "3" "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}");
-            tile!(rows4, lying4, $form, $element, $size, $p, $to, $bytes, $line, "4",
+                "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}");
+            tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
                 [p0 0, p1 3],
-                "0" "4" "5" "2" "3" "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
-                "3" "10" "11" "3" "3" "{p1}");
-            tile!(rows6, lying6, $form, $element, $size, $p, $to, $bytes, $line, "6",
+                "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" "3" "{p1}");
+            tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
                 [p0 0, p1 3],
-                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
-                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}");
-            tile!(rows8, lying8, $form, $element, $size, $p, $to, $bytes, $line, "8",
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}");
+            tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
                 [p0 0, p1 3, p2 6],
-                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
-                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}",
-                "6" "16" "17" "2" memory "{p2}", "7" "18" "19" "3" "2" "{p2}+{row}");
-            tile!(rows10, lying10, $form, $element, $size, $p, $to, $bytes, $line, "10",
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}");
+            tile!(rows10, lying10, $form of $step, $element, $size, $p, $to, $bytes, $line, "10",
                 [p0 0, p1 3, p2 6, p3 9],
-                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" "3" "2" "{p0}+{row}", "2" "8" "9" "2" "3" "{p0}+2*{row}",
-                "3" "10" "11" "3" memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" "3" "3" "{p1}+2*{row}",
-                "6" "16" "17" "2" memory "{p2}", "7" "18" "19" "3" "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
-                "9" "22" "23" "3" memory "{p3}");
-            tile!(rows12, lying12, $form, $element, $size, $p, $to, $bytes, $line, "12",
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] "3" memory "{p3}");
+            tile!(rows12, lying12, $form of $step, $element, $size, $p, $to, $bytes, $line, "12",
                 [p0 0, p1 3, p2 6, p3 9],
-                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" memory "2" "{p0}+{row}", "2" "8" "9" "3" "3" "{p0}+2*{row}",
-                "3" "10" "11" memory memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" memory "3" "{p1}+2*{row}",
-                "6" "16" "17" "3" memory "{p2}", "7" "18" "19" memory "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
-                "9" "22" "23" memory memory "{p3}", "10" "24" "25" "3" "2" "{p3}+{row}", "11" "26" "27" memory "3" "{p3}+2*{row}");
-            tile!(rows14, lying14, $form, $element, $size, $p, $to, $bytes, $line, "14",
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "3" memory "{p2}", "7" ["18" "19"] memory "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] memory memory "{p3}", "10" ["24" "25"] "3" "2" "{p3}+{row}", "11" ["26" "27"] memory "3" "{p3}+2*{row}");
+            tile!(rows14, lying14, $form of $step, $element, $size, $p, $to, $bytes, $line, "14",
                 [p0 0, p1 3, p2 6, p3 9, p4 12],
-                "0" "4" "5" "2" memory "{p0}", "1" "6" "7" memory "2" "{p0}+{row}", "2" "8" "9" "3" "3" "{p0}+2*{row}",
-                "3" "10" "11" memory memory "{p1}", "4" "12" "13" "2" "2" "{p1}+{row}", "5" "14" "15" memory "3" "{p1}+2*{row}",
-                "6" "16" "17" "3" memory "{p2}", "7" "18" "19" memory "2" "{p2}+{row}", "8" "20" "21" "2" "3" "{p2}+2*{row}",
-                "9" "22" "23" memory memory "{p3}", "10" "24" "25" "3" "2" "{p3}+{row}", "11" "26" "27" memory "3" "{p3}+2*{row}",
-                "12" "28" "29" "2" memory "{p4}", "13" "30" "31" memory "2" "{p4}+{row}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "3" memory "{p2}", "7" ["18" "19"] memory "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] memory memory "{p3}", "10" ["24" "25"] "3" "2" "{p3}+{row}", "11" ["26" "27"] memory "3" "{p3}+2*{row}",
+                "12" ["28" "29"] "2" memory "{p4}", "13" ["30" "31"] memory "2" "{p4}+{row}");
         }
     };
 }
 
-heights!(wide_f32, wide, f32, "4", "s", "1to16", 4, "4");
-heights!(narrow_f32, narrow, f32, "4", "s", "1to16", 4, "4");
-heights!(wide_f64, wide, f64, "8", "d", "1to8", 8, "2");
-heights!(narrow_f64, narrow, f64, "8", "d", "1to8", 8, "2");
+heights!(two_f32, two of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(one_f32, one of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(two_f64, two of "128", f64, "8", "d", "1to8", 8, "2");
+heights!(one_f64, one of "128", f64, "8", "d", "1to8", 8, "2");
+
+/// The same of panels three vectors wide, for large products: a broadcast serves three.
+macro_rules! wide_heights {
+    ($module:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
+        pub mod $module {
+            use super::*;
+            tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
+                [p0 0],
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}");
+            tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
+                [p0 0, p1 3],
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}");
+            tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
+                [p0 0, p1 3],
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
+                "4" ["17" "18" "19"] "3" "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "4" "{p1}+2*{row}");
+            tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
+                [p0 0, p1 3, p2 6],
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
+                "4" ["17" "18" "19"] "3" "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "4" "{p1}+2*{row}",
+                "6" ["23" "24" "25"] "3" "3" "{p2}", "7" ["26" "27" "28"] "4" "4" "{p2}+{row}");
+        }
+    };
+}
+
+wide_heights!(wide_three_f32, three of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_two_f32, two of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_one_f32, one of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_three_f64, three of "192", f64, "8", "d", "1to8", 8, "2");
+wide_heights!(wide_two_f64, two of "192", f64, "8", "d", "1to8", 8, "2");
+wide_heights!(wide_one_f64, one of "192", f64, "8", "d", "1to8", 8, "2");

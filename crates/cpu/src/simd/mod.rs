@@ -125,6 +125,14 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// All lanes added, in a fixed order.
     unsafe fn sum(x: Self::V) -> Self::T;
+    /// Eight columns of LANES steps, written as rows that follow one another; `false`, and nothing done, where [`turn`] does
+    /// no more than it has to.
+    ///
+    /// [`turn`]: Simd::turn
+    #[inline(always)]
+    unsafe fn turn_eight(_: (*const Self::T, isize), _: *mut Self::T) -> bool {
+        false
+    }
     /// A block of up to LANES columns, each contiguous along its steps and `step` behind the one before, written
     /// as rows `width` apart, `block` wide; columns that are not there are 0.
     #[inline(always)]
