@@ -35,7 +35,7 @@ const SIXTEEN: Costs = Costs {
     result: 1.2e-12,
 };
 
-/// Weights of 8 bits, by blocks of 8 and of 16 warps: fitted to 70 products, by the timings within 35 %
+/// Weights of 8 bits, by blocks of 8 (and of 4) and of 16 warps: fitted to 70 products, by the timings within 35 %
 /// of the fastest of each (`benches/h200-2026-11-18-second/tried`).
 const EIGHT: Costs = Costs {
     launch: [2.745e-6, 2.745e-6],

@@ -33,7 +33,7 @@ fn equal(whole: usize, most: usize) -> usize {
     whole.div_ceil(whole.div_ceil(most).max(1)).max(1)
 }
 
-/// Bytes that packed columns may take of the second-level cache.
+/// Bytes of the second-level cache that packed columns may take where rows need as much.
 pub fn share_of_cache() -> usize {
     Caches::of_this_machine().l2 / 2
 }
@@ -49,7 +49,9 @@ pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
         few_columns::<S>(job, pool, threads, scratch);
     } else {
         let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
-        large::<S::Large>(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
+        // Of a few columns wider panels would leave too much to tiles of a single vector.
+        let multiply = if n < 3 * S::PANEL { large::<S> } else { large::<S::Large> };
+        multiply(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }
 

@@ -56,7 +56,7 @@ pub trait Tiles: Simd {
     const HEIGHT: usize;
     /// Columns of a panel.
     const PANEL: usize;
-    /// The tiles of large products, where they are others.
+    /// The tiles of large products, and of weights packed before, where they are others.
     type Large: Tiles<T = Self::T>;
     /// The tile of so many rows, 1 to `HEIGHT`, and vectors, at most a panel's, for a strip that was laid out.
     fn tile(rows: usize, vectors: usize) -> TileFn<Self::T>;
@@ -216,7 +216,7 @@ fn scale<T: Element>(target: &Target<T>, (rows, cols): (usize, usize)) {
 /// If the extents do not belong together, the weights were packed for another kernel, or the instruction
 /// set is not there.
 pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-    assert!(S::available(), "the machine lacks the kernel's instructions");
+    assert!(S::Large::available(), "the machine lacks the kernel's instructions");
     let (a, b, c) = (job.a.extents(), job.b.extents(), job.c.extents());
     assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");
     assert_eq!(job.b.panel(), <S::Large as Tiles>::PANEL, "weights packed for another kernel");

@@ -15,8 +15,8 @@ use crate::target::Target;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Columns of a block at most.
-const MOST_COLUMNS: usize = 512;
+/// Columns of a block at most, whole panels of every tile.
+const MOST_COLUMNS: usize = 576;
 /// Panels that a group must have, or strips of A would be read too often for what is done with them.
 const LEAST_PANELS: usize = 4;
 /// Strips that are laid out at once where their rows lie side by side and share their lines.

@@ -4,7 +4,7 @@ use crate::blocked::steps;
 use crate::gemm::Tiles;
 use crate::matrix::{Mat, MatMut};
 use crate::pack::pack_columns;
-use crate::simd::Element;
+use crate::simd::{Element, Simd};
 use crate::target::Target;
 
 /// B as the tiles of one kernel read it: blocks of k, in each the panels of columns side by side.
@@ -22,7 +22,7 @@ impl<T: Element> Packed<T> {
     /// # Panics
     /// If the machine lacks their instructions.
     pub fn new<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
-        assert!(S::available(), "the machine lacks the kernel's instructions");
+        assert!(S::Large::available(), "the machine lacks the kernel's instructions");
         Packed::of_tiles::<S::Large>(b)
     }
 

@@ -108,7 +108,15 @@ fn products_of_every_kernel() {
     }
     cases.extend([(9, 1030, 1100), (130, 530, 1029), (5, 2000, 700), (2000, 5, 700), (70, 900, 513)]);
     // Several blocks of k and of columns; sums so long that they are cut.
-    cases.extend([(40, 300, 1100), (20, 40, 9000), (3, 5, 20000), (1, 1, 70000), (14, 32, 8200)]);
+    cases.extend([
+        (40, 300, 1100),
+        (20, 40, 9000),
+        (3, 5, 20000),
+        (1, 1, 70000),
+        (14, 32, 8200),
+        (100, 320, 1030),
+        (57, 176, 520),
+    ]);
     // Those of bf16 have a file of their own.
     for kernel in Kernel::present().filter(|kernel| kernel.dtype != DType::Bf16) {
         for &case in &cases {
@@ -165,18 +173,20 @@ fn the_same_bits_for_any_number_of_threads() {
 fn packed_weights_give_the_same_bits_for_every_number_of_rows() {
     use gemwright_cpu::simd_of::{Avx2F32, Avx512F32};
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        packed_weights::<Avx2F32>();
+        packed_weights::<Avx2F32>((301, 1100));
+        packed_weights::<Avx2F32>((80, 64));
     }
     if is_x86_feature_detected!("avx512f") {
-        packed_weights::<Avx512F32>();
+        packed_weights::<Avx512F32>((301, 1100));
+        packed_weights::<Avx512F32>((80, 64));
+        packed_weights::<Avx512F32>((33, 17));
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn packed_weights<S: gemwright_cpu::Tiles<T = f32>>() {
+fn packed_weights<S: gemwright_cpu::Tiles<T = f32>>((n, k): (usize, usize)) {
     use gemwright_cpu::{Packed, PackedJob, gemm_packed, gemm_with};
     let mut random = Random(5);
-    let (n, k) = (301, 1100);
     let w: Vec<f32> = (0..n * k).map(|_| random.next() as f32).collect();
     let weights = Mat::row_major(&w, n, k).unwrap().transposed();
     let packed = Packed::new::<S>(weights);

@@ -227,7 +227,8 @@ pub(super) fn part_ways(problem: &Problem, turned: bool, pairs: bool) -> [PartWa
     let mut ways = problem.epilogue.parts.map(|part| part.map_or(PartWay::None, way));
     if adds_by_residual(problem) {
         // By elements even where one row has no stride: a kernel must know that it reads what it writes.
-        ways[Part::Residual as usize] = each(problem.out);
+        let whole = problem.bases[2] >= 2 * problem.out_dtype.bytes();
+        ways[Part::Residual as usize] = if whole { each(problem.out) } else { PartWay::PerElement };
     }
     ways
 }
@@ -337,5 +338,9 @@ mod tests {
         let no_stride = Problem { out: Layout { row: 0, ..linear.out }, ..linear };
         assert_eq!(residual(&no_stride), PartWay::PerElement);
         assert_eq!(residual(&Problem { beta: 0.0, ..linear }), PartWay::None);
+        // Pairs where rows allow it, and where they begin.
+        let even = Problem { beta: 1.0, ..Problem::linear(136, 264, 64, DType::Bf16) };
+        assert_eq!(residual(&even), PartWay::PerPair);
+        assert_eq!(residual(&Problem { bases: [16, 16, 2], ..even }), PartWay::PerElement);
     }
 }
