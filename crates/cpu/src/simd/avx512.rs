@@ -133,8 +133,9 @@ unsafe fn turned_8(r: [__m512d; 8]) -> [__m512d; 8] {
 }
 
 macro_rules! vectors {
-    ($name:ident, $element:ty, $vector:ty, $lanes:literal, $mask:ty, $splat:ident, $load:ident, $load_part:ident,
+    ([$($name:ident),+], $element:ty, $vector:ty, $lanes:literal, $mask:ty, $splat:ident, $load:ident, $load_part:ident,
      $store:ident, $store_part:ident, $mul:ident, $add:ident, $fma:ident, $sum:ident, $turn:ident, $eight:ident) => {
+        $(
         #[doc = concat!(stringify!($lanes), " elements of ", stringify!($element), ".")]
         #[derive(Clone, Copy)]
         pub struct $name;
@@ -237,11 +238,13 @@ macro_rules! vectors {
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
             }
         }
+        )+
     };
 }
 
+// The second of each is the same for other tiles.
 vectors!(
-    F32x16,
+    [F32x16, F32x16By3],
     f32,
     __m512,
     16,
@@ -259,44 +262,7 @@ vectors!(
     eight_f32
 );
 vectors!(
-    F64x8,
-    f64,
-    __m512d,
-    8,
-    u8,
-    _mm512_set1_pd,
-    _mm512_loadu_pd,
-    _mm512_maskz_loadu_pd,
-    _mm512_storeu_pd,
-    _mm512_mask_storeu_pd,
-    _mm512_mul_pd,
-    _mm512_add_pd,
-    _mm512_fmadd_pd,
-    _mm512_reduce_add_pd,
-    turned_8,
-    eight_f64
-);
-// The same, for other tiles.
-vectors!(
-    F32x16By3,
-    f32,
-    __m512,
-    16,
-    u16,
-    _mm512_set1_ps,
-    _mm512_loadu_ps,
-    _mm512_maskz_loadu_ps,
-    _mm512_storeu_ps,
-    _mm512_mask_storeu_ps,
-    _mm512_mul_ps,
-    _mm512_add_ps,
-    _mm512_fmadd_ps,
-    _mm512_reduce_add_ps,
-    turned_16,
-    eight_f32
-);
-vectors!(
-    F64x8By3,
+    [F64x8, F64x8By3],
     f64,
     __m512d,
     8,
