@@ -5,55 +5,60 @@ use crate::Product;
 use crate::kernel_cost::KernelChip;
 use std::fmt;
 
-/// What a ring takes, in seconds; where there are two, with slots of 256 and of 512 elements of K.
+/// What rings take, in seconds, by how their blocks are made.
 struct Costs {
     /// Before and after everything.
-    launch: [f64; 2],
+    launch: f64,
     /// Of memory's rate what is reached.
-    memory: [f64; 2],
+    memory: f64,
     /// A slot, from being asked for to being read, and rows of the weight beside that.
-    slot: [f64; 2],
+    slot: f64,
     unit: f64,
+}
+
+/// And whatever their blocks are.
+struct Common {
     /// How suddenly one limit gives way to the other.
     sharpness: f64,
     /// Of adding up the parts of a cluster.
     split: f64,
-    /// For a byte of x, which every multiprocessor gets, and for one of the result.
+    /// For a byte of x, which every multiprocessor gets, for one beyond so many, and for one of the result.
     x: f64,
+    more_x: [f64; 2],
     result: f64,
+    /// Of the time, where a warp keeps its part of x in registers.
+    kept: f64,
 }
 
-/// Weights of 16 bits.
-const SIXTEEN: Costs = Costs {
-    launch: [2.38e-6, 2.62e-6],
-    memory: [1.150, 1.103],
-    slot: [0.373e-6, 0.373e-6],
-    unit: 0.0,
-    sharpness: 2.09,
-    split: 0.93e-6,
-    x: 7.8e-12,
-    result: 1.2e-12,
-};
+/// Weights of 16 bits, with slots of 256 and of 512 elements of K: fitted to 420 timings of 61 products on an H200, each
+/// launched when the one before had ended (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
+const SIXTEEN: [Costs; 2] = [
+    Costs { launch: 2.38e-6, memory: 1.150, slot: 0.373e-6, unit: 0.0 },
+    Costs { launch: 2.62e-6, memory: 1.103, slot: 0.373e-6, unit: 0.0 },
+];
+const OF_SIXTEEN: Common =
+    Common { sharpness: 2.09, split: 0.93e-6, x: 7.8e-12, more_x: [0.0, 0.0], result: 1.2e-12, kept: 0.993 };
 
-/// Weights of 8 bits, by blocks of 8 (and of 4) and of 16 warps: fitted to 70 products, by the timings within 35 %
-/// of the fastest of each (`benches/h200-2026-11-18-second/tried`).
-const EIGHT: Costs = Costs {
-    launch: [2.745e-6, 2.745e-6],
-    memory: [1.245, 1.245],
-    slot: [0.189e-6, 0.404e-6],
-    unit: 0.030e-6,
-    sharpness: 1.114,
-    split: 0.862e-6,
-    x: 7.83e-12,
-    result: 1.29e-12,
+/// Weights of 8 bits, by blocks of 8 and of 4 warps with slots of 128, 256 and 512 elements of K, and by blocks of 16: fitted
+/// to 70 products, by the timings within 30 % of the fastest of each and by what comes of the choice
+/// (`benches/h200-2026-11-18-third/tried`).
+const EIGHT: [Costs; 4] = [
+    Costs { launch: 2.787e-6, memory: 1.917, slot: 0.0647e-6, unit: 0.0486e-6 },
+    Costs { launch: 2.292e-6, memory: 2.071, slot: 0.1135e-6, unit: 0.1053e-6 },
+    Costs { launch: 3.076e-6, memory: 1.100, slot: 0.0002e-6, unit: 0.0215e-6 },
+    Costs { launch: 2.889e-6, memory: 1.141, slot: 0.0054e-6, unit: 0.0208e-6 },
+];
+const OF_EIGHT: Common = Common {
+    sharpness: 0.596,
+    split: 1.023e-6,
+    x: 7.18e-12,
+    more_x: [121366.0, 6.60e-12],
+    result: 1.03e-12,
+    kept: 0.969,
 };
-const EIGHT_BY_MANY: Costs =
-    Costs { launch: [2.989e-6, 2.989e-6], memory: [1.112, 1.112], slot: [0.094e-6, 0.201e-6], unit: 0.148e-6, ..EIGHT };
 
 /// Elements of K of x that a warp has registers for.
 const KEPT_K: u64 = 512;
-/// Of the time, where a warp keeps its part of x in registers: measured with and without, 18 products.
-const KEPT: f64 = 0.993;
 
 /// How weights go through shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,10 +86,17 @@ impl RingChoice {
             [(8, 256, 1), (4, 256, 1), (2, 256, 1), (1, 256, 1), (8, 512, 1), (4, 512, 1), (8, 256, 2), (4, 256, 2)];
         // For weights of 8 bits, and rows that begin anywhere.
         let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 256, 2), (16, 256, 2)];
+        // For weights of 8 bits: what comes last is soon read.
+        let short = [(8, 128, 1), (4, 128, 1), (2, 128, 1)];
         // For weights of 8 bits whose x leaves no room for more.
         let four = [(4, 256, 2)];
         let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
-        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16))).chain(four.into_iter().map(of(4)))
+        eight
+            .into_iter()
+            .chain(short)
+            .map(of(8))
+            .chain(sixteen.into_iter().map(of(16)))
+            .chain(four.into_iter().map(of(4)))
     }
 
     /// Bytes of a slot.
@@ -92,25 +104,32 @@ impl RingChoice {
         16 * self.chunk
     }
 
-    /// What it will take. Weights of 16 bits: fitted to 420 timings of 61 products on an H200, each launched when the one before had ended
-    /// (`benches/h200-few-rows-2026-11-17/kernels.jsonl.gz`).
+    fn costs(&self, weight_bytes: u64) -> (&'static Costs, &'static Common) {
+        match (weight_bytes, self.warps, self.chunk) {
+            (1, 16, _) => (&EIGHT[3], &OF_EIGHT),
+            (1, _, 512) => (&EIGHT[2], &OF_EIGHT),
+            (1, _, 256) => (&EIGHT[1], &OF_EIGHT),
+            (1, _, _) => (&EIGHT[0], &OF_EIGHT),
+            (_, _, 512) => (&SIXTEEN[1], &OF_SIXTEEN),
+            _ => (&SIXTEEN[0], &OF_SIXTEEN),
+        }
+    }
+
+    /// What it will take.
     pub fn seconds(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
-        let costs = match (weight_bytes, self.warps) {
-            (1, 16) => &EIGHT_BY_MANY,
-            (1, _) => &EIGHT,
-            _ => &SIXTEEN,
-        };
-        let long = usize::from(self.chunk > 256);
+        let (costs, common) = self.costs(weight_bytes);
         let [m, n, k] = [product.m, product.n, product.k].map(|x| x as f64);
-        let memory = n * k * weight_bytes as f64 / (costs.memory[long] * chip.memory * chip.clock);
+        let memory = n * k * weight_bytes as f64 / (costs.memory * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
         let chunks = self.chunks_of_warp(product.k) as f64;
-        let rings = self.waves(product, weight_bytes, chip) * (chunks * costs.slot[long] + costs.unit);
-        let streamed = (memory.powf(costs.sharpness) + rings.powf(costs.sharpness)).powf(1.0 / costs.sharpness);
-        let split = if self.split > 1 { costs.split } else { 0.0 };
-        let kept = if self.keeps_x(product.k) { KEPT } else { 1.0 };
-        let x = m * k * 2.0 / f64::from(self.split) * costs.x;
-        kept * (costs.launch[long] + streamed + split + x + m * n * 2.0 * costs.result)
+        let rings = self.waves(product, weight_bytes, chip) * (chunks * costs.slot + costs.unit);
+        let streamed = (memory.powf(common.sharpness) + rings.powf(common.sharpness)).powf(1.0 / common.sharpness);
+        let split = if self.split > 1 { common.split } else { 0.0 };
+        let kept = if self.keeps_x(product.k) { common.kept } else { 1.0 };
+        let x = m * k * 2.0 / f64::from(self.split);
+        let [from, more] = common.more_x;
+        let of_x = x * common.x + (x - from).max(0.0) * more;
+        kept * (costs.launch + streamed + split + of_x + m * n * 2.0 * common.result)
     }
 
     /// Chunks of K that a warp has at most.
@@ -118,8 +137,8 @@ impl RingChoice {
         k.div_ceil(self.chunk.into()).div_ceil(self.split.into()).div_ceil(self.share.into())
     }
 
-    /// A warp keeps its part of x in registers: there are enough of them (not for 16 warps), and it was faster so. With 512 elements of K and a
-    /// warp alone on its rows it was a quarter slower.
+    /// A warp keeps its part of x in registers: there are enough of them (not for 16 warps), and it was faster so. With 512
+    /// elements of K and a warp alone on its rows it was a quarter slower.
     pub fn keeps_x(&self, k: u64) -> bool {
         self.warps <= 8 && self.share > 1 && k >= 2 * KEPT_K && self.chunks_of_warp(k) * u64::from(self.chunk) <= KEPT_K
     }

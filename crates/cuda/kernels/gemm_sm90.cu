@@ -219,8 +219,9 @@ __device__ __forceinline__ void clear_rest(u32 a, u32 b, int rest) {
 
 // ---- sums: d[i] is rows 64i + 16 (warp % 4) and on of a tile, as epilogue.cuh has it ---------------------------
 // Multiplies blocks of K of one tile, freeing each slot when the next block's products have begun.
-// Of the last block of a group's K only `rest` are its own.
-__device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane) {
+// Of the last block of a group's K only `rest` are its own. `all_begun` runs when nothing is left to begin, before the last
+// products are done: who takes turns passes on there, and the tensor cores go from one tile to the next without a pause.
+template <class F> __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane, F all_begun) {
     constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further, of e4m3 32
     constexpr int PRODUCTS = 4;                                   // along K, of a block
     auto free_slot = [&](int slot) {
@@ -263,6 +264,7 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe
         before = ring.slot;
         ring.step();
         if (kb + 1 == count) {
+            all_begun();
             wgmma_wait<0>();
             take(even);
             return;
@@ -273,6 +275,7 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe
         before = ring.slot;
         ring.step();
     }
+    all_begun();
     wgmma_wait<0>();
     if (count) take(odd);
 #else
@@ -290,6 +293,7 @@ __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe
         before = ring.slot;
         ring.step();
     }
+    all_begun();
     wgmma_wait<0>();
     if (before >= 0) free_slot(before);
 #endif
@@ -630,8 +634,7 @@ gemm(const __grid_constant__ Params p) {
 #if SPLIT == 1
             const Ahead ahead(p.ends, m0, n0, at.z, 16 * (warp % 4), lane, thread);
 #endif
-            multiply(d, ring, count, at.rest, full0, empty0, base, tile_a, tile_b, lane);
-            if (PINGPONG) named_arrive(3 + (1 - mine), 256);
+            multiply(d, ring, count, at.rest, full0, empty0, base, tile_a, tile_b, lane, [&] { if (PINGPONG) named_arrive(3 + (1 - mine), 256); });
 #if STREAM_K
             const int slot = me * CLUSTER + rank;
             const int half = PINGPONG ? 0 : mine;

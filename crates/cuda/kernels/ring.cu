@@ -9,7 +9,7 @@
 // Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
 //
 // Set by the host (src/decode.rs):
-//   X_ROWS      rows of x that there is room for: 2, 4, 8 or 16
+//   X_ROWS      rows of x that there is room for: 1, 2, 4, 8 or 16; ODD: 2 at least
 //   WARPS       of a block
 //   SHARE       warps that work on the same rows of w
 //   SPLIT       blocks of a cluster that share K
@@ -36,8 +36,9 @@ constexpr int TURNS = X_KEPT ? X_KEPT : 1;
 constexpr int SLOT = ROWS * CHUNK * W_BYTES;              // [W_BOX k][row][W_BOX k of 128 bytes, swizzled]
 constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
 constexpr int SUMS = 8 * TOKENS * ROWS, OF_LANE = SUMS / 32;
-constexpr int X_CHUNK = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
-static_assert(SLOT % 1024 == 0 && X_CHUNK % 1024 == 0, "the swizzle repeats after 1024 bytes");
+constexpr int X_BYTES = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
+constexpr int X_CHUNK = (X_BYTES + 1023) / 1024 * 1024;   // from one to the next: the swizzle repeats after 1024 bytes
+static_assert(SLOT % 1024 == 0, "and so do slots");
 static_assert(CHUNK % W_BOX == 0 && CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
 
 __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
@@ -100,6 +101,16 @@ struct Place {
 
 // The row of w that a place in a unit is.
 __device__ __forceinline__ int row_of(int unit, int i) { return ODD ? (unit / KINDS * ROWS + i) * KINDS + unit % KINDS : unit * ROWS + i; }
+
+// What belongs to the rows of w whose sums a lane will have in the end.
+struct Columns {
+    OfColumn of[SHARE == 1 ? 2 : 1];
+#if SHARE == 1
+    __device__ __forceinline__ Columns(const Params& p, int unit, int lane) : of{OfColumn(p, row_of(unit, w_of_sum(lane, 0)), 0), OfColumn(p, row_of(unit, w_of_sum(lane, NEXT_W)), 0)} {}
+#else
+    __device__ __forceinline__ Columns(const Params& p, int unit, int lane) : of{OfColumn(p, row_of(unit, lane % ROWS), 0)} {}
+#endif
+};
 
 #if ODD
 // x, `by` elements further on and with zeros around it, where TMA would have put its boxes.
@@ -185,17 +196,39 @@ decode(const __grid_constant__ RingParams params) {
     // From here on x may be read, and the result written.
     next_kernel_may_start();                               // not before: it would not wait for the one before this one
     if (asked == 0) ask(asked++);                          // memory begins with w, which is further away than x
+    // What the first sums will be multiplied with and so on. Behind more of w it would come after that; before all of it, w
+    // would wait until the addresses are known.
+#if SPLIT > 1
+    // Where a thread's first sum of all blocks goes.
+    const int sums_of_unit = p.ends.m * ROWS, first_sum = part * THREADS + threadIdx.x;
+    auto column_of = [&](int i) { return (first + blocks * (i / sums_of_unit)) * ROWS + i % sums_of_unit % ROWS; };
+    const OfColumn first_column(p, column_of(first_sum), 0);
+    const float first_row = factor_of_row(p, first_sum % sums_of_unit / ROWS);
+#else
+    const float first_row = factor_of_row(p, SHARE == 1 ? x_of_sum(lane, 0) : (rank * 32 + lane) / ROWS);
+#endif
+    Columns columns(p, first + blocks * set, lane);
 #if ODD
     lay_out_x(p, x_at, by, chunks);
 #else
+    // Warps bring the chunks of x in turns: those that are needed before the first product in front of more of w.
+    int chunk_of_x = warp;
+    auto bring_x = [&] {
+        if (lane == 0) {
+            bar_expect(x_bars + 8 * chunk_of_x, X_BYTES);
+            tma_load(x_at + chunk_of_x * X_CHUNK, &params.x, x_bars + 8 * chunk_of_x, 0, 0, (from + chunk_of_x) * (CHUNK / 64));
+        }
+        chunk_of_x += WARPS;
+    };
 #pragma unroll 1
-    for (int c = warp; lane == 0 && c < chunks; c += WARPS) {   // warps bring the chunks of x in turns
-        bar_expect(x_bars + 8 * c, X_CHUNK);
-        tma_load(x_at + c * X_CHUNK, &params.x, x_bars + 8 * c, 0, 0, (from + c) * (CHUNK / 64));
-    }
+    while (chunk_of_x < (X_KEPT ? chunks : min(chunks, WARPS))) bring_x();
 #endif
 #pragma unroll 1
     while (asked < slots) ask(asked++);
+#if !ODD
+#pragma unroll 1
+    while (chunk_of_x < chunks) bring_x();
+#endif
     __syncthreads();                                       // everyone sees the barriers of x; ODD: x
 
     u32 phase = 0;
@@ -206,15 +239,11 @@ decode(const __grid_constant__ RingParams params) {
 #if W_BYTES == 1
     // Of a row of 128 bytes of w a lane has two units of 16 k, so it has those of x. Which ones: lanes that read at a time
     // find no bank of shared memory busy, of w nor of x.
-    auto unit_of = [&](int half) { return 2 * (lane % 4) + (X_ROWS > 2 && lane % 4 > 1) ^ half; };
-    auto w_unit = [&](int half) { return lane / 4 * 128 + (unit_of(half) ^ lane / 4) * 16; };
-    auto x_unit = [&](int half) {
-        const u32 line = unit_of(half) / 4 * X_ROWS + min(lane / 4, X_ROWS - 1);
-        return line * 128 + (unit_of(half) % 4 * 2 ^ line % 8) * 16;
-    };
-    const u32 w_units[2] = {w_unit(0), w_unit(1)}, x_units[2] = {x_unit(0), x_unit(1)};
+    const u32 unit_of_lane = 2 * (lane % 4) + (X_ROWS > 2 && lane % 4 > 1);   // the other one is its neighbour
+    const u32 w_unit = lane / 4 * 128 + (unit_of_lane ^ lane / 4) * 16;
+    const u32 x_line = unit_of_lane / 4 * X_ROWS + min(lane / 4, X_ROWS - 1), x_unit = x_line * 128 + (unit_of_lane % 4 * 2 ^ x_line % 8) * 16;
     auto tokens_at = [&](int chunk, int s) {
-        const u32 from = x_at + chunk * X_CHUNK + s / 4 * (2 * X_ROWS * 128) + (x_units[s / 2 % 2] ^ (s / 4 * 2 * X_ROWS % 8 * 16 ^ s % 2 * 16));
+        const u32 from = x_at + chunk * X_CHUNK + s / 4 * (2 * X_ROWS * 128) + (x_unit ^ s / 2 % 2 * 32 ^ s / 4 * 2 * X_ROWS % 8 * 16 ^ s % 2 * 16);
         Tokens x;
 #pragma unroll
         for (int t = 0; t < TOKENS; ++t) four_words(x.rows[t], from + t * 8 * 128);
@@ -247,21 +276,9 @@ decode(const __grid_constant__ RingParams params) {
             for (int weight = 0; weight < WEIGHTS; ++weight)
                 ((float*)(shared + (kept - rings)))[(unit / blocks * WEIGHTS + weight) * SUMS + i] = sum[weight];
     };
-#if SPLIT > 1
-    // Where a thread's first sum of all blocks goes.
-    const int sums_of_unit = p.ends.m * ROWS, first_sum = part * THREADS + threadIdx.x;
-    auto column_of = [&](int i) { return (first + blocks * (i / sums_of_unit)) * ROWS + i % sums_of_unit % ROWS; };
-    const OfColumn first_column(p, column_of(first_sum), 0);
-    const float first_row = factor_of_row(p, first_sum % sums_of_unit / ROWS);
-#else
-    const float first_row = factor_of_row(p, SHARE == 1 ? x_of_sum(lane, 0) : (rank * 32 + lane) / ROWS);
-#endif
     for (int unit = first + blocks * set; unit < p.all; unit += step, turn ^= 1) {
-        // Of the rows of w whose sums a lane will have in the end.
-        const OfColumn column(p, row_of(unit, SHARE == 1 ? w_of_sum(lane, 0) : lane % ROWS), 0);
-#if SHARE == 1
-        const OfColumn other(p, row_of(unit, w_of_sum(lane, NEXT_W)), 0);
-#endif
+        Columns after = columns;
+        if (unit + step < p.all) after = Columns(p, unit + step, lane);   // they have as long as these rows take
         float sums[WEIGHTS][OF_LANE];
 #pragma unroll
         for (int weight = 0; weight < WEIGHTS; ++weight) {
@@ -284,11 +301,13 @@ decode(const __grid_constant__ RingParams params) {
                 }
 #endif
 #if W_BYTES == 1
+                // Read at once, so that the slot is free before much of the work on its numbers, which takes long, is done.
+                u32 all[STEPS / 2][2][4];
+#pragma unroll
+                for (int i = 0; i < STEPS; ++i) four_words(all[i / 2][i % 2], w_from + i / 4 * (ROWS * 128) + i % 2 * 1024 + (w_unit ^ i / 2 % 2 * 16));
 #pragma unroll
                 for (int s = 0; s < STEPS; s += 2) {
-                    u32 w[2][4];
-#pragma unroll
-                    for (int g = 0; g < 2; ++g) four_words(w[g], w_from + s / 4 * (ROWS * 128) + g * 1024 + w_units[s / 2 % 2]);
+                    const u32 (&w)[2][4] = all[s / 2];
 #pragma unroll
                     for (int h = 0; h < 4; h += 2) {
                         const Tokens x = X_KEPT ? tokens[c % TURNS][s + h / 2] : tokens_at(chunk, s + h / 2);
@@ -298,6 +317,10 @@ decode(const __grid_constant__ RingParams params) {
 #pragma unroll
                             for (int t = 0; t < TOKENS; ++t) mma(four[TOKENS * i + (TOKENS > 1 ? t : h)], a[0], a[1], a[2], a[3], x.rows[t][2 * i], x.rows[t][2 * i + 1]);
                         }
+                    }
+                    if (s == 0) {
+                        __syncwarp();                      // all lanes have what they read
+                        ask(slot);
                     }
                 }
 #else
@@ -310,9 +333,9 @@ decode(const __grid_constant__ RingParams params) {
                     for (int h = 0; h < 4; h += 2)
                         mma(four[s % 2 * 2 + h / 2], x.upper(h), x.lower(h), x.upper(h + 1), x.lower(h + 1), w[h], w[h + 1]);
                 }
-#endif
                 __syncwarp();                              // all lanes have what they read
                 ask(slot);
+#endif
                 if (++slot == slots) slot = 0, phase ^= 1;
             }
 #pragma unroll
@@ -325,7 +348,7 @@ decode(const __grid_constant__ RingParams params) {
             float sum[WEIGHTS];
 #pragma unroll
             for (int weight = 0; weight < WEIGHTS; ++weight) sum[weight] = sums[weight][i];
-            done(unit, x_of_sum(lane, i) * ROWS + w_of_sum(lane, i), sum, w_of_sum(0, i) ? other : column, x_of_sum(0, i) ? factor_of_row(p, x_of_sum(lane, i)) : first_row);
+            done(unit, x_of_sum(lane, i) * ROWS + w_of_sum(lane, i), sum, columns.of[w_of_sum(0, i) != 0], x_of_sum(0, i) ? factor_of_row(p, x_of_sum(lane, i)) : first_row);
         }
 #else
         // Who is a row of w ahead writes into the other half, and nobody is two ahead: one barrier is enough.
@@ -342,9 +365,10 @@ decode(const __grid_constant__ RingParams params) {
             for (int weight = 0; weight < WEIGHTS; ++weight)
 #pragma unroll
                 for (int r = 0; r < SHARE; ++r) sum[weight] += of_set[(weight * SHARE + r) * SUMS + i];
-            done(unit, i, sum, column, i < SHARE * 32 ? first_row : factor_of_row(p, i / ROWS));
+            done(unit, i, sum, columns.of[0], i < SHARE * 32 ? first_row : factor_of_row(p, i / ROWS));
         }
 #endif
+        columns = after;
     }
 #if SPLIT > 1
     cluster_sync();

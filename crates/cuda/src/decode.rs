@@ -25,8 +25,13 @@ const SHARED: u32 = 227 << 10;
 /// Multiprocessors that a GPU is taken to have where none is at hand; with fewer a block may have more to keep than it has
 /// room for.
 const FEWEST: u64 = 64;
-/// Slots of a ring: more only keep x and each other waiting.
-const SLOTS: u64 = 2;
+/// K of the slots of a ring, of which it has two at least: more only keep x and each other waiting.
+const RING_K: u64 = 512;
+
+/// Slots of a ring.
+fn slots(choice: &RingChoice) -> u64 {
+    (RING_K / u64::from(choice.chunk)).max(2)
+}
 /// Kinds of rows by where they begin in 16 bytes: every eighth begins at the same place.
 const KINDS: u64 = 8;
 /// Bytes of all rings of a block where they are filled while the kernel before this one ends, as far as there is room.
@@ -37,7 +42,7 @@ const EARLY_RINGS: u64 = 128 << 10;
 #[allow(missing_docs)]
 pub struct DecodeConfig {
     pub choice: DecodeChoice,
-    /// Rows of x that there is room for: 2, 4, 8 or 16.
+    /// Rows of x that there is room for: 1, 2, 4, 8 or 16.
     pub x_rows: u32,
     /// Chunks of K that a warp of a ring's block has at most, where its part of x is kept in registers.
     pub x_kept: u32,
@@ -93,7 +98,9 @@ impl DecodeConfig {
     pub fn of_length(self, k: u64) -> DecodeConfig {
         let DecodeChoice::Ring(choice) = self.choice else { return self };
         let odd = self.shifted != [false; 2] || !k.is_multiple_of(self.box_k());
-        let config = DecodeConfig { odd, ..self };
+        // What lays out odd rows puts one chunk right behind the other, which are whole atoms of the swizzle with two rows.
+        let x_rows = if odd { self.x_rows.max(2) } else { self.x_rows };
+        let config = DecodeConfig { odd, x_rows, ..self };
         let columns = config.columns_of(k);
         let kept = if choice.keeps_x(columns) { choice.chunks_of_warp(columns) as u32 } else { 0 };
         DecodeConfig { x_kept: kept, ..config }
@@ -120,7 +127,7 @@ impl DecodeConfig {
         let sums = if choice.share > 1 { 2 * warps * unit } else { 0 };
         let kept = if choice.split > 1 { units * unit } else { 0 };
         let slots = warps * slots;
-        let x = chunks * u64::from(self.x_rows * choice.chunk) * 2;
+        let x = chunks * u64::from(self.x_rows * choice.chunk * 2).next_multiple_of(1024);
         slots * u64::from(choice.slot_bytes()) + x + kept + sums + 8 * (slots + chunks)
     }
 
@@ -148,8 +155,8 @@ impl DecodeConfig {
             DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
                 Some("so many warps are for weights of 8 bits, or rows that begin anywhere")
             }
-            DecodeChoice::Ring(choice) if choice.warps < 8 && self.weight_dtype.bytes() > 1 => {
-                Some("so few warps are for weights of 8 bits")
+            DecodeChoice::Ring(choice) if (choice.warps < 8 || choice.chunk < 256) && self.weight_dtype.bytes() > 1 => {
+                Some("so few warps, and such short slots, are for weights of 8 bits")
             }
             DecodeChoice::Ring(_) if k == 0 => Some("of nothing nothing goes through a ring"),
             DecodeChoice::Ring(_) if n < KINDS && (self.odd || self.weight_dtype != self.dtype) => {
@@ -160,7 +167,9 @@ impl DecodeConfig {
             {
                 Some("of rows that are no whole 128 bytes rings take one weight of 16 bits, in one block")
             }
-            DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, most_units(&choice), k) > SHARED.into() => {
+            DecodeChoice::Ring(choice)
+                if self.ring_bytes(&choice, slots(&choice), most_units(&choice), k) > SHARED.into() =>
+            {
                 Some("x is too large for shared memory")
             }
             DecodeChoice::Ring(_) => None,
@@ -363,7 +372,7 @@ impl Decode {
         }
         let grid = blocks as u32 * split;
         if let DecodeChoice::Ring(choice) = config.choice
-            && config.ring_bytes(&choice, SLOTS, tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
+            && config.ring_bytes(&choice, slots(&choice), tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
         {
             return refused("the GPU has too few multiprocessors for so many rows of the weight");
         }
@@ -464,8 +473,9 @@ impl Decode {
         };
         let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
         let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
-        let most = if all.constant == 0 { SLOTS } else { early_slots };
-        let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
+        let least = slots(&choice);
+        let most = if all.constant == 0 { least } else { early_slots };
+        let slots = (least..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(least);
         let sizes = (self.grid, config.threads(), bytes(slots) as u32);
         let (slots, units) = (slots as i32, units as i32);
         if config.odd {
@@ -550,7 +560,7 @@ mod tests {
     fn a_ring_takes_the_weights_of_models_in_eight_bits() {
         let taken = |m: u64, n, k| {
             let product = Product { batch: 1, m, n, k };
-            let x_rows = (m as u32).next_power_of_two().max(2);
+            let x_rows = (m as u32).next_power_of_two();
             DecodeChoice::all().any(|choice| {
                 let config = DecodeConfig { weight_dtype: DType::F8E4m3, x_rows, ..DecodeConfig::new(choice) };
                 config.of_length(k).refuses(&product).is_none()

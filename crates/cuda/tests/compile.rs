@@ -7,6 +7,8 @@ use gemwright_cuda::{
     Compiled, Config, CudaError, DecodeConfig, Gate, Grouping, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
     compile_bias_grad, compile_pad, compiler_version,
 };
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Everything that goes together.
 fn configs() -> Vec<Config> {
@@ -138,17 +140,31 @@ fn complaints(compiled: Result<Compiled, CudaError>) -> Vec<String> {
     compiled.log.lines().filter(|line| spilled(line) || serialised(line)).map(String::from).collect()
 }
 
+/// Compiles all of them, as many at a time as there are processors.
+fn none_complains<T: Sync>(all: &[T], compile: impl Fn(&T) -> (String, Result<Compiled, CudaError>) + Sync) {
+    let (next, bad) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
+            scope.spawn(|| {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (name, compiled) = compile(one);
+                    let lines = complaints(compiled).into_iter().map(|line| format!("{name}: {line}"));
+                    bad.lock().expect("nobody panics with it").extend(lines);
+                }
+            });
+        }
+    });
+    let bad = bad.into_inner().expect("nobody panics with it");
+    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), all.len(), bad.join("\n"));
+}
+
 #[test]
 fn kernels_compile_without_spills() {
     let Some(()) = compiler() else { return };
     // Every tile, and by and by everything else.
     let all = configs();
     let some: Vec<&Config> = all.iter().step_by(step(86)).collect();
-    let bad = some
-        .iter()
-        .flat_map(|config| complaints(config.compile(true)).into_iter().map(move |line| format!("{config:?}: {line}")));
-    let bad: Vec<String> = bad.collect();
-    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
+    none_complains(&some, |config| (format!("{config:?}"), config.compile(true)));
 }
 
 #[test]
@@ -171,6 +187,7 @@ fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
         let kinds = [
             plain,
             DecodeConfig { x_rows: 16, dtype: DType::F16, out_dtype: DType::F32, add: true, ..plain },
+            DecodeConfig { x_rows: 1, ..plain },
             DecodeConfig { x_rows: 2, ..plain },
             DecodeConfig { x_rows: 4, gated: true, ..DecodeConfig::new(choice).of_length(long.k) },
             DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
@@ -198,11 +215,7 @@ fn kernels_that_stream_weights_compile() {
     let Some(()) = compiler() else { return };
     let all = decode_configs();
     let some: Vec<_> = all.iter().step_by(step(34)).collect();
-    let bad = some.iter().flat_map(|(arch, config)| {
-        complaints(config.compile(arch, true)).into_iter().map(move |line| format!("{arch} {config:?}: {line}"))
-    });
-    let bad: Vec<String> = bad.collect();
-    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
+    none_complains(&some, |(arch, config)| (format!("{arch} {config:?}"), config.compile(arch, true)));
 }
 
 #[test]
@@ -218,9 +231,5 @@ fn mma_kernels_compile_for_every_architecture() {
     let architectures = ["sm_80", "sm_86", "sm_89", "sm_90"];
     let pairs: Vec<_> = architectures.iter().flat_map(|arch| all.iter().map(move |config| (arch, config))).collect();
     let some: Vec<_> = pairs.iter().step_by(step(58)).collect();
-    let bad = some.iter().flat_map(|(arch, config)| {
-        complaints(config.compile(arch, true)).into_iter().map(move |line| format!("{arch} {config:?}: {line}"))
-    });
-    let bad: Vec<String> = bad.collect();
-    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), some.len(), bad.join("\n"));
+    none_complains(&some, |(arch, config)| (format!("{arch} {config:?}"), config.compile(arch, true)));
 }

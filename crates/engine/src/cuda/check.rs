@@ -234,7 +234,7 @@ fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec
 }
 
 /// Kernels that get every layout, type, factor and epilogue.
-const SOME: [&str; 24] = [
+const SOME: [&str; 26] = [
     "decode-16x8a4p",
     "decode-16x8a4s2",
     "decode-32x4a4p",
@@ -244,6 +244,8 @@ const SOME: [&str; 24] = [
     "ring-8x4c256s2",
     "ring-16x4c256",
     "ring-4x4c256s2",
+    "ring-8x8c128",
+    "ring-8x2c128",
     "128x256-persistent",
     "128x128p-persistent",
     "128x176-stream-k",

@@ -46,7 +46,7 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         base < 16 || (lines > 1 && step % per != 0) || (p.batch > 1 && layout.batch % per != 0)
     };
     let config = DecodeConfig {
-        x_rows: (p.m.max(2) as u32).next_power_of_two(),
+        x_rows: (p.m as u32).next_power_of_two(),
         dtype: problem.dtype,
         weight_dtype: problem.weight_dtype,
         scales: problem.scales != [Scaling::None; 2],
