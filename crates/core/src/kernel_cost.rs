@@ -58,11 +58,11 @@ struct Costs {
     pieces: [f64; 3],
     until_there: [f64; 3],
     /// What a block of K takes longer where two warpgroups work on one tile, where two and where four blocks share b, and
-    /// where the weights are on the side of M.
+    /// where the weights are on the side of M: of operands one of which is contiguous along k, and where neither is.
     together: f64,
     pair: f64,
     quad: f64,
-    swap: f64,
+    swap: [f64; 2],
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
     /// Of passing the tensor cores on, where warpgroups take turns.
@@ -97,7 +97,7 @@ const FEW: Costs = Costs {
     together: 1.08,
     pair: 0.9784,
     quad: 0.8,
-    swap: 1.07,
+    swap: [1.07, 1.07],
     store: [1372.0, 0.1778],
     turn: [937.5, 0.0],
     cut: [17550.0, 0.0],
@@ -124,7 +124,7 @@ const LOW: Costs = Costs {
     together: 0.97,
     pair: 1.15,
     quad: 1.055,
-    swap: 1.07,
+    swap: [1.07, 1.07],
     store: [2000.0, 0.1509],
     turn: [0.0005525, 0.02482],
     cut: [3126.0, 1.005],
@@ -138,30 +138,30 @@ const LOW: Costs = Costs {
 };
 
 const SOME: Costs = Costs {
-    multiply: 1.192,
-    shared: 0.9416,
-    fetch: 0.552,
-    arrive: 0.4875,
-    late: 1799.0,
-    meet: 1098.0,
-    sharpness: 7.25,
-    turned: [0.0, 0.2158],
+    multiply: 1.184,
+    shared: 0.9592,
+    fetch: 0.1798,
+    arrive: 0.5492,
+    late: 1945.0,
+    meet: 1021.0,
+    sharpness: 6.452,
+    turned: [0.0, 0.08835],
     pieces: [4.2, 4.2, 4.8],
     until_there: [3700.0, 3700.0, 5500.0],
     together: 0.9773,
-    pair: 1.043,
-    quad: 1.016,
-    swap: 1.0,
-    store: [0.0001, 0.1926],
-    turn: [820.2, 0.0],
-    cut: [36930.0, 0.002769],
-    cut_blocks: 1.06,
+    pair: 1.031,
+    quad: 1.008,
+    swap: [0.9872, 0.9872],
+    store: [0.0, 0.1794],
+    turn: [779.3, 0.0],
+    cut: [22140.0, 0.001929],
+    cut_blocks: 1.125,
     take: 0.12,
-    add: [5663.0, 0.747, 923.4],
-    launch: 846.4,
-    starts: 2643.0,
-    memory: 0.7762,
-    overlap: 15.0,
+    add: [7913.0, 0.4496, 1467.0],
+    launch: 1632.0,
+    starts: 2588.0,
+    memory: 0.8061,
+    overlap: 8.549,
 };
 
 const MANY: Costs = Costs {
@@ -178,7 +178,7 @@ const MANY: Costs = Costs {
     together: 1.015,
     pair: 1.003,
     quad: 0.9713,
-    swap: 1.016,
+    swap: [1.004, 0.984],
     store: [20.0, 0.09664],
     turn: [0.2255, 0.03205],
     cut: [27560.0, 0.0],
@@ -359,7 +359,8 @@ impl KernelChoice {
         // Lines that come late hide such waits.
         let aligned = a.grain.min(b.grain) == 128;
         let factor = |applies: bool, factor: f64| if aligned && applies { factor } else { 1.0 };
-        let together = factor(!self.tile.pingpong, costs.together) * factor(self.turned, costs.swap);
+        let together = factor(!self.tile.pingpong, costs.together)
+            * factor(self.turned, costs.swap[usize::from(a.turned && b.turned)]);
         let shared = factor(self.cluster == 2, costs.pair) * factor(self.cluster > 2, costs.quad);
         // An epilogue beside the products makes blocks that share b uneven.
         let uneven = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
