@@ -9,7 +9,7 @@ use std::fmt;
 struct Costs {
     /// Before and after everything.
     launch: f64,
-    /// Of memory's rate what is reached.
+    /// Of memory's rate what is reached, more or less: what `slot` has not is in it too.
     memory: f64,
     /// A slot, from being asked for to being read, and rows of the weight beside that.
     slot: f64,
@@ -26,7 +26,7 @@ struct Common {
     x: f64,
     more_x: [f64; 2],
     result: f64,
-    /// Of the time, where a warp keeps its part of x in registers.
+    /// Of the time, where a warp keeps its part of x in registers (of 16 bits: from another run, 18 products with and without).
     kept: f64,
 }
 
@@ -39,11 +39,10 @@ const SIXTEEN: [Costs; 2] = [
 const OF_SIXTEEN: Common =
     Common { sharpness: 2.09, split: 0.93e-6, x: 7.8e-12, more_x: [0.0, 0.0], result: 1.2e-12, kept: 0.993 };
 
-/// Weights of 8 bits, by blocks of 8 and of 4 warps with slots of 128, 256 and 512 elements of K, and by blocks of 16: fitted
+/// Weights of 8 bits, by blocks of 8 and of 4 warps with slots of 256 and of 512 elements of K, and by blocks of 16: fitted
 /// to 70 products, by the timings within 30 % of the fastest of each and by what comes of the choice
 /// (`benches/h200-2026-11-18-third/tried`).
-const EIGHT: [Costs; 4] = [
-    Costs { launch: 2.787e-6, memory: 1.917, slot: 0.0647e-6, unit: 0.0486e-6 },
+const EIGHT: [Costs; 3] = [
     Costs { launch: 2.292e-6, memory: 2.071, slot: 0.1135e-6, unit: 0.1053e-6 },
     Costs { launch: 3.076e-6, memory: 1.100, slot: 0.0002e-6, unit: 0.0215e-6 },
     Costs { launch: 2.889e-6, memory: 1.141, slot: 0.0054e-6, unit: 0.0208e-6 },
@@ -86,17 +85,10 @@ impl RingChoice {
             [(8, 256, 1), (4, 256, 1), (2, 256, 1), (1, 256, 1), (8, 512, 1), (4, 512, 1), (8, 256, 2), (4, 256, 2)];
         // For weights of 8 bits, and rows that begin anywhere.
         let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 256, 2), (16, 256, 2)];
-        // For weights of 8 bits: what comes last is soon read.
-        let short = [(8, 128, 1), (4, 128, 1), (2, 128, 1)];
         // For weights of 8 bits whose x leaves no room for more.
         let four = [(4, 256, 2)];
         let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
-        eight
-            .into_iter()
-            .chain(short)
-            .map(of(8))
-            .chain(sixteen.into_iter().map(of(16)))
-            .chain(four.into_iter().map(of(4)))
+        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16))).chain(four.into_iter().map(of(4)))
     }
 
     /// Bytes of a slot.
@@ -106,9 +98,8 @@ impl RingChoice {
 
     fn costs(&self, weight_bytes: u64) -> (&'static Costs, &'static Common) {
         match (weight_bytes, self.warps, self.chunk) {
-            (1, 16, _) => (&EIGHT[3], &OF_EIGHT),
-            (1, _, 512) => (&EIGHT[2], &OF_EIGHT),
-            (1, _, 256) => (&EIGHT[1], &OF_EIGHT),
+            (1, 16, _) => (&EIGHT[2], &OF_EIGHT),
+            (1, _, 512) => (&EIGHT[1], &OF_EIGHT),
             (1, _, _) => (&EIGHT[0], &OF_EIGHT),
             (_, _, 512) => (&SIXTEEN[1], &OF_SIXTEEN),
             _ => (&SIXTEEN[0], &OF_SIXTEEN),

@@ -32,7 +32,8 @@ __device__ __forceinline__ void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a
 struct OfColumn {
     float factors[1 + GATED];
     Beside parts;
-    __device__ __forceinline__ OfColumn(const Params& p, int n, int z) : parts(Nearby(p.ends, 0, n, z).of_column(0)) {
+    // Of a column behind the last one it has what that one does.
+    __device__ __forceinline__ OfColumn(const Params& p, int n, int z) : parts(Nearby(p.ends, 0, min(n, p.ends.n - 1), z).of_column(0)) {
 #pragma unroll
         for (int half = 0; half <= GATED; ++half) factors[half] = SCALES ? p.ends.scale_of_column(n, half ? p.ends.second : 0) : 1.f;
     }

@@ -132,7 +132,13 @@ __device__ __forceinline__ void store_all(const Ends& p, const Matrix& to, const
     store_direct<0>(p, to, d, m0, n0, z, lane);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) gemm(const __grid_constant__ Params p) {
+// Left alone, the compiler keeps blocks of four warps to 96 registers, which a long epilogue is one short with.
+#if WARPS_M * WARPS_N <= 4
+#define BOUNDS THREADS, 4
+#else
+#define BOUNDS THREADS
+#endif
+extern "C" __global__ void __launch_bounds__(BOUNDS) gemm(const __grid_constant__ Params p) {
     extern __shared__ __align__(128) unsigned char smem[];
     const u32 ring = smem_addr(smem);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

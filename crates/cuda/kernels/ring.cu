@@ -39,6 +39,7 @@ constexpr int SUMS = 8 * TOKENS * ROWS, OF_LANE = SUMS / 32;
 constexpr int X_BYTES = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
 constexpr int X_CHUNK = (X_BYTES + 1023) / 1024 * 1024;   // from one to the next: the swizzle repeats after 1024 bytes
 static_assert(SLOT % 1024 == 0, "and so do slots");
+static_assert(!ODD || X_CHUNK == X_BYTES, "lay_out_x leaves nothing between chunks");
 static_assert(CHUNK % W_BOX == 0 && CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
 
 __device__ __forceinline__ void fragments(u32 (&x)[4], u32 from) {
@@ -174,11 +175,11 @@ decode(const __grid_constant__ RingParams params) {
     __syncwarp();
     const bool any = rank < chunks;                        // K may leave a warp without a chunk
     Place ahead = {first + blocks * set, 0, rank};
-    auto ask = [&](int slot) {
+    auto ask = [&](int slot, u32 nothing = 0) {
         if (!any || ahead.unit >= p.all) return;
         const u32 bar = mine + 8 * slot;
         if (lane == 0) {
-            bar_expect(bar, SLOT);                         // what lies outside of w comes as zeros
+            bar_expect(bar, SLOT + nothing);               // what lies outside of w comes as zeros
 #if ODD
 #pragma unroll
             for (int c = 0; c < CHUNK / 64; ++c) tma_load(ring + slot * SLOT + c * 1024, &params.w[kind], bar, ahead.chunk * CHUNK + c * 64, ahead.unit / KINDS * ROWS, 0);
@@ -301,7 +302,7 @@ decode(const __grid_constant__ RingParams params) {
                 }
 #endif
 #if W_BYTES == 1
-                // Read at once, so that the slot is free before much of the work on its numbers, which takes long, is done.
+                // Read before most of the work on its numbers, which takes long, so that the slot is free by then.
                 u32 all[STEPS / 2][2][4];
 #pragma unroll
                 for (int i = 0; i < STEPS; ++i) four_words(all[i / 2][i % 2], w_from + i / 4 * (ROWS * 128) + i % 2 * 1024 + (w_unit ^ i / 2 % 2 * 16));
@@ -319,8 +320,13 @@ decode(const __grid_constant__ RingParams params) {
                         }
                     }
                     if (s == 0) {
-                        __syncwarp();                      // all lanes have what they read
-                        ask(slot);
+                        // All lanes have what they read: the request depends on it, by bits that are cleared with the zero
+                        // that a grid of one row has there.
+                        u32 read = 0;
+#pragma unroll
+                        for (int i = 0; i < STEPS; ++i) read |= all[i / 2][i % 2][0];
+                        __syncwarp();
+                        ask(slot, read & blockIdx.y);
                     }
                 }
 #else

@@ -25,13 +25,8 @@ const SHARED: u32 = 227 << 10;
 /// Multiprocessors that a GPU is taken to have where none is at hand; with fewer a block may have more to keep than it has
 /// room for.
 const FEWEST: u64 = 64;
-/// K of the slots of a ring, of which it has two at least: more only keep x and each other waiting.
-const RING_K: u64 = 512;
-
-/// Slots of a ring.
-fn slots(choice: &RingChoice) -> u64 {
-    (RING_K / u64::from(choice.chunk)).max(2)
-}
+/// Slots of a ring: more only keep x and each other waiting.
+const SLOTS: u64 = 2;
 /// Kinds of rows by where they begin in 16 bytes: every eighth begins at the same place.
 const KINDS: u64 = 8;
 /// Bytes of all rings of a block where they are filled while the kernel before this one ends, as far as there is room.
@@ -167,9 +162,7 @@ impl DecodeConfig {
             {
                 Some("of rows that are no whole 128 bytes rings take one weight of 16 bits, in one block")
             }
-            DecodeChoice::Ring(choice)
-                if self.ring_bytes(&choice, slots(&choice), most_units(&choice), k) > SHARED.into() =>
-            {
+            DecodeChoice::Ring(choice) if self.ring_bytes(&choice, SLOTS, most_units(&choice), k) > SHARED.into() => {
                 Some("x is too large for shared memory")
             }
             DecodeChoice::Ring(_) => None,
@@ -372,7 +365,7 @@ impl Decode {
         }
         let grid = blocks as u32 * split;
         if let DecodeChoice::Ring(choice) = config.choice
-            && config.ring_bytes(&choice, slots(&choice), tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
+            && config.ring_bytes(&choice, SLOTS, tiles.div_ceil(blocks.max(1)), product.k) > SHARED.into()
         {
             return refused("the GPU has too few multiprocessors for so many rows of the weight");
         }
@@ -427,7 +420,7 @@ impl Decode {
             k: k as i32,
             tiles: self.tiles as i32,
             all: (self.tiles * batch) as i32,
-            // Where nothing is left to wait for, x comes first.
+            // Rings are filled before the kernel before this one has ended only where that makes a difference.
             constant: (constant && early).into(),
         };
         match config.choice {
@@ -473,9 +466,8 @@ impl Decode {
         };
         let bytes = |slots: u64| config.ring_bytes(&choice, slots, units, k);
         let early_slots = EARLY_RINGS / u64::from(choice.warps * choice.slot_bytes());
-        let least = slots(&choice);
-        let most = if all.constant == 0 { least } else { early_slots };
-        let slots = (least..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(least);
+        let most = if all.constant == 0 { SLOTS } else { early_slots };
+        let slots = (SLOTS..=most).rev().find(|slots| bytes(*slots) <= SHARED.into()).unwrap_or(SLOTS);
         let sizes = (self.grid, config.threads(), bytes(slots) as u32);
         let (slots, units) = (slots as i32, units as i32);
         if config.odd {

@@ -195,6 +195,8 @@ fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
             DecodeConfig { shifted: [true, true], tail: true, ..plain }.of_length(product.k),
             DecodeConfig { shifted: [false, true], x_rows: 16, ..plain }.of_length(product.k),
             DecodeConfig { weight_dtype: DType::F8E4m3, scales: true, ..plain },
+            DecodeConfig { weight_dtype: DType::F8E4m3, x_rows: 1, ..plain },
+            DecodeConfig { weight_dtype: DType::F8E4m3, gated: true, ..DecodeConfig::new(choice).of_length(long.k) },
             DecodeConfig { weight_dtype: DType::F8E4m3, dtype: DType::F16, x_rows: 16, gated: true, ..plain },
         ];
         all.extend(
