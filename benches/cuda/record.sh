@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# A record of an H200, from one binary and the lists beside this script: doctor, tiles, few rows one by one, with early start and
+# in one graph, weights of 8 bits, odd extents. About six minutes; `report.py` and `few_rows.py` print what it says.
+#
+#     benches/cuda/record.sh BINARY DIR
+#
+# On a machine without Rust: carry the binary and this folder. Experts are apart (`grouped.py`), since PyTorch is needed for them.
+set -euo pipefail
+[ $# -eq 2 ] || { echo "usage: record.sh BINARY DIR" >&2; exit 2; }
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+mkdir -p "$2"
+into=$(realpath "$2")
+
+# record NAME LIST... : what `bench` keeps of a list, as NAME.json.gz.
+record() {
+  local name=$1 raw
+  shift
+  raw=$(mktemp -d)
+  "$binary" bench "$@" --device cuda --quiet --record "$raw" >/dev/null
+  gzip -9 -c "$raw/raw.json" >"$into/$name.json.gz"
+  rm -r "$raw"
+}
+
+"$binary" doctor --device cuda >"$into/doctor.txt"
+for rows in 1 4 8; do
+  # The seven products of a layer of LLaMA-2 7B.
+  list=$(mktemp --suffix=.csv)
+  {
+    echo flags,batch,M,N,K
+    for nk in 4096,4096 4096,4096 4096,4096 4096,4096 11008,4096 11008,4096 4096,11008; do echo "TN,1,$rows,$nk"; done
+  } >"$list"
+  record "chain$rows" "$list" --chain --rounds 9
+  rm "$list"
+done
+few=$here/decode-shapes.csv
+record single "$few" --single --rounds 5
+record early "$few" --rounds 5
+record fp8-bf16 "$few" --single --rounds 5 --against none
+record fp8-weights "$few" --single --rounds 5 --against none --fp8 weights --scales rows
+record oddfew "$here/odd-few-shapes.csv" --rounds 9
+record odd "$here/odd-shapes.csv" --rounds 5
+record fp8-fast 8192 8192 8192 --fp8 both --rounds 9
+record fp8-promoted 8192 8192 8192 --fp8 both --promoted --rounds 9
+tiles=$(mktemp -d)
+"$binary" bench "$here/shapes.csv" --device cuda --quiet --next 1 --rounds 5 --record "$tiles" >/dev/null
+gzip -9 -c "$tiles/shards.jsonl" >"$into/shards.jsonl.gz"
+cp "$tiles/plot.svg" "$into/"
+rm -r "$tiles"
