@@ -150,8 +150,8 @@ impl DecodeConfig {
             DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
                 Some("so many warps are for weights of 8 bits, or rows that begin anywhere")
             }
-            DecodeChoice::Ring(choice) if (choice.warps < 8 || choice.chunk < 256) && self.weight_dtype.bytes() > 1 => {
-                Some("so few warps, and such short slots, are for weights of 8 bits")
+            DecodeChoice::Ring(choice) if choice.warps < 8 && self.weight_dtype.bytes() > 1 => {
+                Some("so few warps are for weights of 8 bits")
             }
             DecodeChoice::Ring(_) if k == 0 => Some("of nothing nothing goes through a ring"),
             DecodeChoice::Ring(_) if n < KINDS && (self.odd || self.weight_dtype != self.dtype) => {
