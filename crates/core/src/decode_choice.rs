@@ -20,7 +20,7 @@ pub enum DecodeChoice {
 
 impl DecodeChoice {
     /// Rows of x at most.
-    pub const ROWS: u64 = 16;
+    pub const ROWS: u64 = 32;
 
     #[allow(missing_docs)]
     pub fn all() -> impl Iterator<Item = DecodeChoice> {

@@ -3,6 +3,7 @@
 
 use crate::Product;
 use crate::kernel_cost::KernelChip;
+use crate::kernel_tile::clusters_at_once;
 use std::fmt;
 
 /// What rings take, in seconds, by how their blocks are made.
@@ -39,6 +40,11 @@ const SIXTEEN: [Costs; 2] = [
 const OF_SIXTEEN: Common =
     Common { sharpness: 2.09, split: 0.93e-6, x: 7.8e-12, more_x: [0.0, 0.0], result: 1.2e-12, kept: 0.993 };
 
+/// Weights of 16 bits and more than 16 rows, with slots of 256: fitted to 87 timings of 20 products (`benches/h200-2026-11-18-fourth/tried`).
+const MANY_ROWS: Costs = Costs { launch: 2.49e-6, memory: 1.21, slot: 0.359e-6, unit: 0.083e-6 };
+const OF_MANY_ROWS: Common =
+    Common { sharpness: 2.09, split: 2.11e-6, x: 1.8e-12, more_x: [0.0, 0.0], result: 1.87e-12, kept: 1.0 };
+
 /// Weights of 8 bits, by blocks of 8 and of 4 warps with slots of 256 and of 512 elements of K, and by blocks of 16: fitted
 /// to 70 products, by the timings within 30 % of the fastest of each and by what comes of the choice
 /// (`benches/h200-2026-11-18-third/tried`).
@@ -56,8 +62,9 @@ const OF_EIGHT: Common = Common {
     kept: 0.969,
 };
 
-/// Elements of K of x that a warp has registers for.
+/// Elements of K of x that a warp has registers for, with up to so many rows; with twice as many rows half of that.
 const KEPT_K: u64 = 512;
+const KEPT_ROWS: u64 = 16;
 
 /// How weights go through shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,8 +94,15 @@ impl RingChoice {
         let sixteen = [(16, 256, 1), (8, 256, 1), (4, 256, 1), (2, 256, 1), (8, 256, 2), (16, 256, 2)];
         // For weights of 8 bits whose x leaves no room for more.
         let four = [(4, 256, 2)];
+        // For more rows of x than 16, of which blocks have room for a shorter part.
+        let long = [(8, 256, 4)];
         let of = |warps| move |(share, chunk, split)| RingChoice { warps, share, chunk, split };
-        eight.into_iter().map(of(8)).chain(sixteen.into_iter().map(of(16))).chain(four.into_iter().map(of(4)))
+        eight
+            .into_iter()
+            .chain(long)
+            .map(of(8))
+            .chain(sixteen.into_iter().map(of(16)))
+            .chain(four.into_iter().map(of(4)))
     }
 
     /// Bytes of a slot.
@@ -96,8 +110,9 @@ impl RingChoice {
         16 * self.chunk
     }
 
-    fn costs(&self, weight_bytes: u64) -> (&'static Costs, &'static Common) {
+    fn costs(&self, weight_bytes: u64, rows: u64) -> (&'static Costs, &'static Common) {
         match (weight_bytes, self.warps, self.chunk) {
+            _ if rows > KEPT_ROWS => (&MANY_ROWS, &OF_MANY_ROWS),
             (1, 16, _) => (&EIGHT[2], &OF_EIGHT),
             (1, _, 512) => (&EIGHT[1], &OF_EIGHT),
             (1, _, _) => (&EIGHT[0], &OF_EIGHT),
@@ -108,7 +123,7 @@ impl RingChoice {
 
     /// What it will take.
     pub fn seconds(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
-        let (costs, common) = self.costs(weight_bytes);
+        let (costs, common) = self.costs(weight_bytes, product.m);
         let [m, n, k] = [product.m, product.n, product.k].map(|x| x as f64);
         let memory = n * k * weight_bytes as f64 / (costs.memory * chip.memory * chip.clock);
         // A warp of the block that has most asks for a slot when it has read the one before.
@@ -116,7 +131,7 @@ impl RingChoice {
         let rings = self.waves(product, weight_bytes, chip) * (chunks * costs.slot + costs.unit);
         let streamed = (memory.powf(common.sharpness) + rings.powf(common.sharpness)).powf(1.0 / common.sharpness);
         let split = if self.split > 1 { common.split } else { 0.0 };
-        let kept = if self.keeps_x(product.k) { common.kept } else { 1.0 };
+        let kept = if self.keeps_x(product.k, product.m) { common.kept } else { 1.0 };
         let x = m * k * 2.0 / f64::from(self.split);
         let [from, more] = common.more_x;
         let of_x = x * common.x + (x - from).max(0.0) * more;
@@ -130,13 +145,14 @@ impl RingChoice {
 
     /// A warp keeps its part of x in registers: there are enough of them (not for 16 warps), and it was faster so. With 512
     /// elements of K and a warp alone on its rows it was a quarter slower.
-    pub fn keeps_x(&self, k: u64) -> bool {
-        self.warps <= 8 && self.share > 1 && k >= 2 * KEPT_K && self.chunks_of_warp(k) * u64::from(self.chunk) <= KEPT_K
+    pub fn keeps_x(&self, k: u64, rows: u64) -> bool {
+        let (least, most) = if rows > KEPT_ROWS { (0, KEPT_K / 2) } else { (2 * KEPT_K, KEPT_K) };
+        self.warps <= 8 && self.share > 1 && k >= least && self.chunks_of_warp(k) * u64::from(self.chunk) <= most
     }
 
     /// Rounds in which every set of warps has rows of the weight.
     pub fn waves(&self, product: &Product, weight_bytes: u64, chip: &KernelChip) -> f64 {
-        let sets = (chip.units / u64::from(self.split)).max(1) * u64::from(self.warps / self.share);
+        let sets = clusters_at_once(chip.units, self.split.into()) * u64::from(self.warps / self.share);
         product.n.div_ceil(RingChoice::rows(weight_bytes)).div_ceil(sets) as f64
     }
 }

@@ -2,7 +2,7 @@
 //! beside its products. The constants were fitted to a few thousand timings on an H200 (`benches/cuda/README.md`), for up
 //! to 64, 256 and 1024 rows and for more apart, since memory rules the first and the tensor cores the last.
 
-use crate::kernel_tile::{BLOCK_K, KernelTile, Schedule, clusters_at_once};
+use crate::kernel_tile::{BLOCK_K, Cluster, KernelTile, Schedule, clusters_at_once};
 use crate::{Chip, Product};
 use std::fmt;
 
@@ -57,11 +57,12 @@ struct Costs {
     /// are there, which only as many blocks of K can hide as fit the shared memory.
     pieces: [f64; 3],
     until_there: [f64; 3],
-    /// What a block of K takes longer where two warpgroups work on one tile, where two and where four blocks share b, and
-    /// where the weights are on the side of M: of operands one of which is contiguous along k, and where neither is.
+    /// What a block of K takes longer where two warpgroups work on one tile, where two and where four blocks share b, where two
+    /// share a, and where the weights are on the side of M: of operands one of which is contiguous along k, and where neither is.
     together: f64,
     pair: f64,
     quad: f64,
+    beside: f64,
     swap: [f64; 2],
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
@@ -75,6 +76,8 @@ struct Costs {
     take: f64,
     /// Of adding up within a cluster: at least, for each element, for each block of the cluster.
     add: [f64; 3],
+    /// Of adding up through memory: at least, for each element, and what a block of K takes longer instead of `pair`.
+    far: [f64; 3],
     /// Before and after everything, and before every round of blocks that have one tile each.
     launch: f64,
     starts: f64,
@@ -84,57 +87,61 @@ struct Costs {
 }
 
 const FEW: Costs = Costs {
-    multiply: 1.317,
+    multiply: 1.293,
     shared: 0.7296,
-    fetch: 0.02567,
-    arrive: 0.1882,
-    late: 2115.0,
-    meet: 229.9,
-    sharpness: 30.82,
-    turned: [0.01567, 0.09173],
+    fetch: 0.0223,
+    arrive: 0.209,
+    late: 2123.0,
+    meet: 338.1,
+    sharpness: 60.0,
+    turned: [0.01584, 0.07805],
     pieces: [0.6, 1.8, 2.9],
     until_there: [350.0, 350.0, 600.0],
-    together: 1.09,
-    pair: 0.8918,
-    quad: 0.7552,
-    swap: [1.138, 1.138],
-    store: [1783.0, 0.1546],
-    turn: [996.4, 0.0],
-    cut: [17550.0, 0.0],
-    cut_blocks: 0.9879,
+    together: 1.077,
+    pair: 0.8726,
+    quad: 0.747,
+    beside: 0.9921,
+    swap: [1.125, 1.125],
+    store: [2186.0, 0.1169],
+    turn: [447.2, 0.0],
+    cut: [20230.0, 0.0],
+    cut_blocks: 0.8297,
     take: 0.12,
-    add: [1612.0, 0.7829, 720.9],
-    launch: 2370.0,
-    starts: 958.9,
-    memory: 1.406,
+    add: [1117.0, 0.8059, 778.9],
+    far: [5011.0, 0.6551, 0.7344],
+    launch: 2803.0,
+    starts: 808.5,
+    memory: 1.397,
     overlap: 1.128,
 };
 
 const LOW: Costs = Costs {
-    multiply: 0.8231,
+    multiply: 0.8388,
     shared: 0.0,
-    fetch: 0.7148,
-    arrive: 0.0,
-    late: 1400.0,
-    meet: 240.8,
-    sharpness: 2.84,
-    turned: [0.06066, 0.002212],
+    fetch: 0.604,
+    arrive: 0.07486,
+    late: 1651.0,
+    meet: 391.5,
+    sharpness: 2.415,
+    turned: [0.1242, 0.0024],
     pieces: [4.2, 4.2, 4.8],
     until_there: [3700.0, 3700.0, 5500.0],
-    together: 0.97,
-    pair: 1.15,
-    quad: 1.055,
-    swap: [1.07, 1.07],
-    store: [2000.0, 0.1509],
-    turn: [0.0005525, 0.02482],
-    cut: [3126.0, 1.005],
-    cut_blocks: 1.241,
+    together: 0.9869,
+    pair: 1.014,
+    quad: 0.9227,
+    beside: 1.025,
+    swap: [1.086, 1.086],
+    store: [3725.0, 0.09559],
+    turn: [0.0003079, 0.01686],
+    cut: [6851.0, 1.505],
+    cut_blocks: 1.52,
     take: 0.12,
-    add: [677.2, 1.122, 833.5],
-    launch: 1847.0,
-    starts: 276.3,
-    memory: 1.38,
-    overlap: 1.816,
+    add: [8405.0, 0.7222, 207.3],
+    far: [7034.0, 0.1375, 1.257],
+    launch: 1126.0,
+    starts: 329.3,
+    memory: 1.18,
+    overlap: 2.199,
 };
 
 const SOME: Costs = Costs {
@@ -151,6 +158,7 @@ const SOME: Costs = Costs {
     together: 0.9773,
     pair: 1.031,
     quad: 1.008,
+    beside: 1.02,
     swap: [0.9872, 0.9872],
     store: [0.0, 0.1794],
     turn: [779.3, 0.0],
@@ -158,6 +166,7 @@ const SOME: Costs = Costs {
     cut_blocks: 1.125,
     take: 0.12,
     add: [7913.0, 0.4496, 1467.0],
+    far: [9000.0, 0.5, 1.0],
     launch: 1632.0,
     starts: 2588.0,
     memory: 0.8061,
@@ -178,6 +187,7 @@ const MANY: Costs = Costs {
     together: 1.015,
     pair: 1.003,
     quad: 0.9713,
+    beside: 1.0,
     swap: [1.004, 0.984],
     store: [20.0, 0.09664],
     turn: [0.2255, 0.03205],
@@ -185,6 +195,7 @@ const MANY: Costs = Costs {
     cut_blocks: 1.241,
     take: 0.12,
     add: [1804.0, 0.4373, 104.4],
+    far: [20000.0, 0.5, 1.0],
     launch: 1513.0,
     starts: 4457.0,
     memory: 0.9514,
@@ -247,24 +258,15 @@ pub struct KernelChoice {
     pub tile: KernelTile,
     /// The weights are on the side of M, and the result is written transposed.
     pub turned: bool,
-    /// Blocks that share a tile of b.
-    pub cluster: u32,
+    /// Blocks that share a tile of an operand.
+    pub cluster: Cluster,
     pub schedule: Schedule,
-}
-
-/// How names say that blocks share a tile of b.
-pub fn sharing(cluster: u32) -> &'static str {
-    match cluster {
-        1 => "",
-        2 => "-pair",
-        _ => "-quad",
-    }
 }
 
 impl fmt::Display for KernelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let turned = if self.turned { "-turned" } else { "" };
-        write!(f, "{}{turned}{}-{}", self.tile, sharing(self.cluster), self.schedule)
+        write!(f, "{}{turned}{}-{}", self.tile, self.cluster, self.schedule)
     }
 }
 
@@ -272,7 +274,7 @@ impl KernelChoice {
     /// Everything that goes together.
     pub fn all() -> impl Iterator<Item = KernelChoice> {
         let with = |tile, schedule, turned| {
-            [1, 2, 4].into_iter().map(move |cluster| KernelChoice { tile, turned, cluster, schedule })
+            Cluster::ALL.into_iter().map(move |cluster| KernelChoice { tile, turned, cluster, schedule })
         };
         KernelTile::ALL
             .into_iter()
@@ -284,23 +286,29 @@ impl KernelChoice {
     }
 
     fn goes_together(&self) -> bool {
-        let split = matches!(self.schedule, Schedule::SplitK(_));
+        let parts = if let Schedule::SplitK(parts) = self.schedule { parts } else { 1 };
+        let split = parts > 1;
         let persistent = self.schedule == Schedule::Persistent;
         let KernelTile { m, n, .. } = self.tile;
         // What is only worth it for a few products has whole tiles only.
         let fine = n > 64 && !n.is_multiple_of(16);
         let whole = persistent || self.schedule == Schedule::DataParallel;
         let shared = match self.cluster {
-            1 => true,
-            2 if m * n >= 128 * 128 => !split,
-            2 => whole && n >= 64,
-            _ => persistent && self.turned && n >= 64,
+            // Of clusters of 3, 5 and 6 fewer run at once than multiprocessors would allow, and they won nowhere.
+            Cluster::ONE => self.schedule != Schedule::SplitK(3),
+            // Where a is much the larger one; with few tokens as a it was slower than none.
+            Cluster::BESIDE => whole && n >= 64 && ((m == 256 && n < 256) || (m > n && n <= 80 && self.turned)),
+            Cluster::PAIR if m * n >= 128 * 128 && !split => true,
+            // More parts, and those of few tokens turned, won nowhere.
+            Cluster::PAIR if split => !self.turned && m <= 128 && (64..=128).contains(&n) && parts <= 4,
+            Cluster::PAIR => whole && n >= 64,
+            _ => persistent && self.turned && n >= 32,
         };
         let fits = self.tile.sums() <= self.schedule.most_sums();
         fits && shared
             && n.is_multiple_of(if self.turned { 8 } else { 16 })
             && (!(fine || m == 192) || whole)
-            && !(split && n > 128)
+            && !(split && self.cluster == Cluster::ONE && n > 128)
     }
 
     /// Rounds in which every unit has a tile to work on, the last one cut where the schedule cuts tiles.
@@ -310,16 +318,22 @@ impl KernelChoice {
         if self.schedule == Schedule::StreamK { rounds } else { rounds.ceil() }
     }
 
-    /// Tiles, counted as clusters of blocks that share b, and how many of those run at once.
+    /// Tiles, counted as clusters of blocks, and how many of those run at once.
     fn tiles(&self, product: &Product, chip: &KernelChip) -> (u64, u64) {
         let Product { batch, m, n, .. } = *product;
         let (m, n) = if self.turned { (n, m) } else { (m, n) };
-        let (rows, cols) = (u64::from(self.tile.m * self.cluster), u64::from(self.tile.n));
-        let blocks = match self.schedule {
-            Schedule::SplitK(parts) => parts,
-            _ => self.cluster,
-        };
-        (batch * m.div_ceil(rows) * n.div_ceil(cols), clusters_at_once(chip.units, blocks.into()))
+        let rows = u64::from(self.tile.m * self.cluster.down);
+        let cols = u64::from(self.tile.n * self.cluster.across);
+        let tiles = batch * m.div_ceil(rows) * n.div_ceil(cols);
+        match self.schedule {
+            Schedule::SplitK(parts) if self.cluster == Cluster::ONE => {
+                (tiles, clusters_at_once(chip.units, parts.into()))
+            }
+            Schedule::SplitK(parts) => {
+                (tiles * u64::from(parts), clusters_at_once(chip.units, self.cluster.size().into()))
+            }
+            _ => (tiles, clusters_at_once(chip.units, self.cluster.size().into())),
+        }
     }
 
     /// From a name such as `128x256-persistent`.
@@ -336,7 +350,9 @@ impl KernelChoice {
     fn clocks(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
         let (k, costs) = (product.k, Costs::of(product.m));
         let [a, b] = if self.turned { [feeds[1], feeds[0]] } else { feeds };
-        let sharers = f64::from(self.cluster);
+        let [below, beside] = [self.cluster.down, self.cluster.across].map(f64::from);
+        let alone = self.cluster == Cluster::ONE;
+        let far = !alone && matches!(self.schedule, Schedule::SplitK(_));
         let (tiles, at_once) = self.tiles(product, chip);
         let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
@@ -344,14 +360,14 @@ impl KernelChoice {
         let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
         let [[pieces_a, until_a], [pieces_b, until_b]] = [a, b].map(|feed| costs.unaligned(feed));
         let stages = f64::from(self.tile.stages(b.turned, self.tile.out_bytes(self.turned, self.schedule)));
-        let late = costs.late + if self.cluster > 1 { costs.meet } else { 0.0 };
+        let late = costs.late + if alone { 0.0 } else { costs.meet };
         let block = largest(
             &[
                 costs.multiply * 2.0 * rows * cols * depth / chip.flops,
                 costs.shared * (rows / 64.0 * (64.0 + cols) + rows + cols) * depth * 2.0 / chip.shared,
-                costs.fetch * (rows + cols / sharers) * depth * 2.0 / chip.cache * pieces,
+                costs.fetch * (rows / beside + cols / below) * depth * 2.0 / chip.cache * pieces,
                 costs.arrive * (rows + cols) * depth * 2.0 / chip.cache * pieces,
-                rows * pieces_a + cols / sharers * pieces_b,
+                rows / beside * pieces_a + cols / below * pieces_b,
                 late.max(until_a).max(until_b) / stages,
             ],
             costs.sharpness,
@@ -361,9 +377,15 @@ impl KernelChoice {
         let factor = |applies: bool, factor: f64| if aligned && applies { factor } else { 1.0 };
         let together = factor(!self.tile.pingpong, costs.together)
             * factor(self.turned, costs.swap[usize::from(a.turned && b.turned)]);
-        let shared = factor(self.cluster == 2, costs.pair) * factor(self.cluster > 2, costs.quad);
-        // An epilogue beside the products makes blocks that share b uneven.
-        let uneven = if self.cluster > 1 && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
+        let shared = match self.cluster {
+            Cluster::ONE => 1.0,
+            _ if far => factor(true, costs.far[2]),
+            Cluster::PAIR => factor(true, costs.pair),
+            Cluster::BESIDE => factor(true, costs.beside),
+            _ => factor(true, costs.quad),
+        };
+        // An epilogue beside the products makes blocks that share a tile uneven.
+        let uneven = if !alone && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
         let block = block * together * shared * uneven;
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
         let store = per_tile(costs.store) + epilogue * rows * cols;
@@ -384,8 +406,15 @@ impl KernelChoice {
                 whole + cut + beside + last + summing
             }
             Schedule::SplitK(parts) => {
-                let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);
-                let waves = tiles.div_ceil(at_once) as f64;
+                let (add, waves) = match far {
+                    false => {
+                        let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);
+                        (add, tiles.div_ceil(at_once) as f64)
+                    }
+                    // Who adds up through memory waits for others, so all of them have to run.
+                    true if tiles > at_once => return f64::INFINITY,
+                    true => (per_tile([costs.far[0], costs.far[1]]), 1.0),
+                };
                 waves * ((blocks / f64::from(parts)).ceil() * block + add)
             }
         };

@@ -159,6 +159,44 @@ pub fn clusters_at_once(units: u64, size: u64) -> u64 {
     fit.max(1)
 }
 
+/// Blocks that lie together: those one below the other share a tile of b, those side by side share one of a.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Cluster {
+    pub down: u32,
+    pub across: u32,
+}
+
+impl Cluster {
+    /// A block alone.
+    pub const ONE: Cluster = Cluster { down: 1, across: 1 };
+    /// Two that share b.
+    pub const PAIR: Cluster = Cluster { down: 2, across: 1 };
+    /// Four that share b.
+    pub const QUAD: Cluster = Cluster { down: 4, across: 1 };
+    /// Two that share a.
+    pub const BESIDE: Cluster = Cluster { down: 1, across: 2 };
+    /// Every one that kernels are built for.
+    pub const ALL: [Cluster; 4] = [Cluster::ONE, Cluster::PAIR, Cluster::QUAD, Cluster::BESIDE];
+
+    /// Blocks.
+    pub fn size(&self) -> u32 {
+        self.down * self.across
+    }
+}
+
+/// As a part of a kernel's name.
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Cluster::ONE => "",
+            Cluster::BESIDE => "-beside",
+            Cluster::PAIR => "-pair",
+            _ => "-quad",
+        })
+    }
+}
+
 /// How tiles are shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
@@ -168,7 +206,7 @@ pub enum Schedule {
     Persistent,
     /// As persistent, and the last tiles are cut along K so that all blocks end together.
     StreamK,
-    /// So many blocks for every tile, each with a part of K.
+    /// So many blocks for every tile, each with a part of K: a cluster of them, or, where clusters share b, as many clusters.
     SplitK(u32),
 }
 
@@ -182,15 +220,15 @@ impl Schedule {
         }
     }
 
-    /// Every one that kernels are built for. Clusters of 3, 5 and 6 were measured too: fewer of them run at once than
-    /// multiprocessors would allow, and they won nowhere.
-    pub const ALL: [Schedule; 6] = [
+    /// Every one that kernels are built for.
+    pub const ALL: [Schedule; 7] = [
         Schedule::Persistent,
         Schedule::DataParallel,
         Schedule::StreamK,
         Schedule::SplitK(2),
         Schedule::SplitK(4),
         Schedule::SplitK(8),
+        Schedule::SplitK(3),
     ];
 
     /// From a name such as `stream-k`.

@@ -128,6 +128,7 @@ constexpr bool BY_ELEMENT = SCALE >= PER_ELEMENT || BIAS >= PER_ELEMENT || TIMES
 // What the epilogue of a tile needs of rows and columns, fetched before its products begin so that nobody waits for it
 // afterwards. Columns go on to shared memory (STAGED), COLUMNS of each part that has them, for the 128 threads of a group.
 constexpr int BY_COLUMN = (SCALE == PER_COLUMN) + (BIAS == PER_COLUMN) + (TIMES == PER_COLUMN) + (RESIDUAL == PER_COLUMN);
+constexpr int BY_ROW = (SCALE == PER_ROW) + (BIAS == PER_ROW) + (TIMES == PER_ROW) + (RESIDUAL == PER_ROW);
 template <int WAY, int INDEX> __device__ __forceinline__ float staged_column(u32 staged, int c) {
     if (WAY != PER_COLUMN) return 0.f;
     const u32 at = staged + (INDEX * COLUMNS + c) * sizeof(Out);
@@ -223,54 +224,75 @@ __device__ __forceinline__ float after_activation(float x, const Beside& row, co
     if (RESIDUAL) x += by_way<RESIDUAL>(row.residual, column.residual, own.residual);
     return x;
 }
-// All sums of a thread, up to the activation (BEFORE), from it on (AFTER), or both; the thread's warp begins at a row of
-// the tile at m0, n0.
-template <bool BEFORE, bool AFTER> __device__ __forceinline__ void finish(const Ends& p, Sums& d, [[maybe_unused]] const Ahead& ahead, [[maybe_unused]] u32 staged, int m0, int n0, int z, int row, int lane) {
-    if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED || SCALES)) return;
-    const int r0 = row + lane / 4, c0 = 2 * (lane % 4);
-    const Nearby parts(p, m0, n0, z);
-#if SCALES
+// The sums of a thread whose warp begins at a row of the tile at m0, n0: up to the activation (BEFORE), from it on (AFTER), or both.
+struct Finish {
+    const Ends& p;
+    const Ahead& ahead;
+    const Nearby parts;
+    const u32 staged;
+    const int n0, r0, c0;
     float by_row[MSUB][2];
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int h = 0; h < 2 && BEFORE; ++h) by_row[i][h] = p.scale_of_row(m0 + r0 + i * ROW_STEP + 8 * h);
-#endif
-#pragma unroll
-    for (int j = 0; j < OUT_BN / 8; ++j) {
-        // Not all loads at once: there are no registers for what they bring.
-        if (PARTS && j % (BY_ELEMENT ? 1 : PARTS > 1 ? 2 : 4) == 0) __syncwarp();
-#if STAGED
-        const Beside columns[2] = {staged_of(staged, c0 + 8 * j), staged_of(staged, c0 + 8 * j + 1)};
-#else
-        const Beside columns[2] = {parts.of_column(c0 + 8 * j), parts.of_column(c0 + 8 * j + 1)};
-#endif
+    __device__ __forceinline__ Finish(const Ends& p, const Ahead& ahead, u32 staged, int m0, int n0, int z, int row, int lane)
+        : p(p), ahead(ahead), parts(p, m0, n0, z), staged(staged), n0(n0), r0(row + lane / 4), c0(2 * (lane % 4)) {
 #pragma unroll
         for (int i = 0; i < MSUB; ++i)
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                Beside own[2] = {};
-                parts.of_two(r0 + i * ROW_STEP + 8 * h, c0 + 8 * j, own);
-                float* x = d[i] + 4 * j + 2 * h;
-                [[maybe_unused]] float* other = x + (GATED ? COLUMNS / 4 : 0);
-#pragma unroll
-                for (int e = 0; e < 2 && BEFORE; ++e) {
-#if SCALES
-                    x[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e);
-                    if (GATED) other[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e, p.second);
-#endif
-                    x[e] = before_activation(p, x[e], ahead.rows[i][h], columns[e], own[e]);
-                    if (GATED && ALPHA) other[e] *= p.alpha;
-                }
-                if (AFTER) activate(x[0], x[1]);
-#pragma unroll
-                for (int e = 0; e < 2 && AFTER; ++e) {
-                    if (GATED) x[e] *= other[e];
-                    x[e] = after_activation(x[e], ahead.rows[i][h], columns[e], own[e]);
-                }
-            }
+            for (int h = 0; h < 2; ++h) by_row[i][h] = SCALES ? p.scale_of_row(m0 + r0 + i * ROW_STEP + 8 * h) : 1.f;
     }
-}
+    // Rows `i` up to `last`, `width` columns from `from` on.
+    template <bool BEFORE, bool AFTER> __device__ __forceinline__ void some(Sums& d, int i, int last, int from, int width) const {
+        if (!(ALPHA || SCALE || BIAS || ACT || TIMES || RESIDUAL || GATED || SCALES)) return;
+        Beside rows[MSUB][2];
+#pragma unroll
+        for (int row = i; row < last; ++row)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) rows[row][h] = anew(ahead.rows[row][h]);
+#pragma unroll
+        for (int j = from / 8; j < (from + width) / 8; ++j) {
+            // Not all loads at once: there are no registers for what they bring.
+            if (PARTS && j % (BY_ELEMENT ? 1 : PARTS > 1 ? 2 : 4) == 0) __syncwarp();
+#if STAGED
+            const Beside columns[2] = {staged_of(staged, c0 + 8 * j), staged_of(staged, c0 + 8 * j + 1)};
+#else
+            const Beside columns[2] = {parts.of_column(c0 + 8 * j), parts.of_column(c0 + 8 * j + 1)};
+#endif
+#pragma unroll
+            for (int row = i; row < last; ++row)
+#pragma unroll
+                for (int h = 0; h < 2; ++h) two<BEFORE, AFTER>(d, row, h, j, columns, rows[row][h]);
+        }
+    }
+    // The same, but not before this place: sums that wait for it are not all begun at once, for which there are no registers.
+    static __device__ __forceinline__ Beside anew(Beside x) {
+        if (ACT && BIAS == PER_ROW) x.bias = __shfl_sync(~0u, x.bias, threadIdx.x % 32);
+        return x;
+    }
+    template <bool BEFORE, bool AFTER> __device__ __forceinline__ void two(Sums& d, int i, int h, int j, const Beside (&columns)[2], const Beside& of_row) const {
+        Beside own[2] = {};
+        parts.of_two(r0 + i * ROW_STEP + 8 * h, c0 + 8 * j, own);
+        float* x = d[i] + 4 * j + 2 * h;
+        [[maybe_unused]] float* other = x + (GATED ? COLUMNS / 4 : 0);
+#pragma unroll
+        for (int e = 0; e < 2 && BEFORE; ++e) {
+            if (SCALES) x[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e);
+            if (SCALES && GATED) other[e] *= by_row[i][h] * p.scale_of_column(n0 + c0 + 8 * j + e, p.second);
+            x[e] = before_activation(p, x[e], of_row, columns[e], own[e]);
+            if (GATED && ALPHA) other[e] *= p.alpha;
+        }
+        if (AFTER) activate(x[0], x[1]);
+#pragma unroll
+        for (int e = 0; e < 2 && AFTER; ++e) {
+            if (GATED) x[e] *= other[e];
+            x[e] = after_activation(x[e], of_row, columns[e], own[e]);
+        }
+    }
+    template <bool BEFORE, bool AFTER> __device__ __forceinline__ void all(Sums& d) const {
+        // With three parts of each row only some rows at a time have registers for them.
+        constexpr int STEP = BY_ROW > 2 ? 1 : MSUB;
+#pragma unroll
+        for (int i = 0; i < MSUB; i += STEP) some<BEFORE, AFTER>(d, i, i + STEP, 0, OUT_BN);
+    }
+};
 
 // ---- on the way out --------------------------------------------------------------------------------------------
 __device__ __forceinline__ void put(const Ends& p, const Matrix& to, float x, int row, int col, int z) {

@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) gemm(const __grid_constant_
     const u32 ring = smem_addr(smem);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = warp % WARPS_M * WM, col = warp / WARPS_M * WN;      // of the warp, in the tile
-    const Place at = Order{p.tiles_m, p.tiles_n, p.group}.at(blockIdx.x);
+    const Place at = Order{p.tiles_m, p.tiles_n, p.group, false}.at(blockIdx.x);
     const int m0 = at.m * BM, n0 = at.n * BN, blocks = (p.k + BK - 1) / BK;
     Feed<BM, A_MN, GRAIN_A> a_feed(p.a, m0, p.ends.m, p.k, at.batch);
     Feed<BN, B_MN, GRAIN_B> b_feed(p.b, n0, p.ends.n, p.k, at.batch);
@@ -187,12 +187,14 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) gemm(const __grid_constant_
     }
     const int m = m0 + row, n = n0 + col;
     const Ahead ahead(p.ends, m, n, at.batch, 0, lane, 0);
+    // Made anew for what comes behind the activation: there are no registers for it in between.
+    auto finish = [&] { return Finish(p.ends, ahead, 0, m, n, at.batch, 0, lane); };
 #if KEEP
-    finish<true, false>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
+    finish().all<true, false>(d);
     store_all(p.ends, p.ends.keep, d, m, n, at.batch, lane);
-    finish<false, true>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
+    finish().all<false, true>(d);
 #else
-    finish<true, true>(p.ends, d, ahead, 0, m, n, at.batch, 0, lane);
+    finish().all<true, true>(d);
 #endif
     store_all(p.ends, p.ends.out, d, m, n, at.batch, lane);
 }

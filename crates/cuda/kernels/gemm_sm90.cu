@@ -6,8 +6,10 @@
 // Set by the host, which knows what goes together (src/config.rs):
 //   BM, BN      tile; BM rows in steps of 64, BN columns in steps of 8 (SWAP) or 16
 //   STAGES      slots of the ring
-//   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B
-//   SPLIT       blocks of a cluster that share out the K of one tile and add up through each other's shared memory
+//   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B, or, where
+//   ACROSS      is not 1, as many side by side that share the tile of A
+//   SPLIT       blocks that share out the K of one tile: those of a cluster, who add up through each other's shared memory, or,
+//               where a cluster shares B (FAR), any, who add up through the second-level cache and must all run at once
 //   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
 //               stores while the other multiplies
 //   ONE_TILE    a block has no more than one tile, so that its result goes where the ring was, which is the larger for it
@@ -35,6 +37,8 @@ constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that
 constexpr int MSUB = WG_ROWS / 64;
 constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
 constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
+#define FAR (CLUSTER > 1 && SPLIT > 1)
+#define NEAR_SPLIT (FAR ? 1 : SPLIT)
 #define ALONG PINGPONG
 #define STAGED (SPLIT == 1)
 #include "epilogue.cuh"
@@ -42,8 +46,10 @@ constexpr u32 CHUNK = 64 * 128;                           // bytes of 64 rows by
 constexpr u32 A_BYTES = BM * 128;
 constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * 128;
 // Of a shared tile every block fetches a part, in whole atoms of the swizzle: the last ones may fetch the same rows.
-constexpr u32 PART_ROWS = GATED ? BN / 2 : (BN / CLUSTER + 7) / 8 * 8;
-constexpr u32 B_ARRIVES = CLUSTER > 1 && !B_MN ? CLUSTER * PART_ROWS * 128 : B_BYTES;
+constexpr int DOWN = CLUSTER / ACROSS;
+constexpr u32 PART_ROWS = GATED ? BN / 2 : (BN / DOWN + 7) / 8 * 8, PART_OF_A = BM / ACROSS;
+constexpr u32 B_ARRIVES = DOWN > 1 && !B_MN ? DOWN * PART_ROWS * 128 : B_BYTES;
+static_assert(DOWN == 1 || ACROSS == 1, "one of both is shared");
 constexpr u32 OFF_A = 0;
 constexpr u32 OFF_B = STAGES * A_BYTES;
 constexpr u32 B_SLOT = (B_BYTES + 1023) / 1024 * 1024;
@@ -60,9 +66,9 @@ constexpr u32 OFF_GROUPS = OFF_STAGED + 2 * STAGED_BYTES;
 constexpr u32 SMEM_BYTES = OFF_GROUPS + GROUPS_BYTES;
 static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
 static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
-static_assert(SPLIT == 1 || (CLUSTER == 1 && !STREAM_K), "a cluster shares either B or K");
+static_assert(SPLIT == 1 || !STREAM_K, "K is cut in one way");
 static_assert(!ONE_TILE || OUT_BYTES <= OFF_RING_END, "the result goes where the ring was");
-static_assert(SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
+static_assert(NEAR_SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
 static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0 && CLUSTER <= 2), "gate and up lie side by side in a tile of B");
 static_assert(!OUT_ADD || (OUT_F32 && !KEEP), "only f32 is added to, and nothing that is kept");
 static_assert(!GATED || !PARTS, "a gate has no other parts");
@@ -82,10 +88,10 @@ struct Params {
     TensorMap c[3];                 // boxes of 64, 32 and 16 columns; of f32 32 and 16; SWAP: of 64 tokens and of the rest
     TensorMap kept[2][3];           // KEEP: the same; GATED: of either half
     Ends ends;                      // its m and n are the sums': SWAP: m counts weights, n tokens
-    float* partial;                 // STREAM_K: BM * BN sums for every block
+    float* partial;                 // STREAM_K, FAR: BM * BN sums for every block
     u32* flags;                     // two for every block, 0 before and after
     int k;
-    int tiles_m, tiles_n, group;    // tiles_m counts clusters
+    int tiles_m, tiles_n, group;    // both count clusters; group < 0: bands along N, not STREAM_K
     int whole, shared;              // tiles of all batches
     int z_a, z_b;                   // 0 for an operand that all matrices of a batch share
     int groups;                     // GROUPED
@@ -119,6 +125,11 @@ __device__ __forceinline__ int begin_of(int tile, int size, int extent, bool con
     const int whole = contiguous ? 8 : 2, last = max(extent - size, 0);
     return MOVED ? min(tile * size, (last + whole - 1) / whole * whole) : tile * size;
 }
+// Where the tile of a block of a cluster begins.
+__device__ __forceinline__ int first_row(const Params& p, const Place& at, u32 rank) { return begin_of(at.m * DOWN + (DOWN > 1 ? rank : 0), BM, p.ends.m, A_MN); }
+__device__ __forceinline__ int first_column(const Params& p, const Place& at, u32 rank) { return begin_of(at.n * ACROSS + (ACROSS > 1 ? rank : 0), OUT_BN, p.ends.n, B_MN); }
+// Of a split tile, which part of K this block has.
+__device__ __forceinline__ u32 part_of_k(u32 rank) { return FAR ? blockIdx.x / CLUSTER % SPLIT : rank; }
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
     Spot s;
 #if GROUPED == 1
@@ -133,8 +144,8 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
     s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
 #else
     const Place at = order.at(piece.tile);
-    s.m0 = begin_of(at.m * CLUSTER + (CLUSTER > 1 ? rank : 0), BM, p.ends.m, A_MN);
-    s.n0 = begin_of(at.n, OUT_BN, p.ends.n, B_MN);
+    s.m0 = first_row(p, at, rank);
+    s.n0 = first_column(p, at, rank);
     s.z = at.batch;
 #if GROUPED == 2
     const int first = at.batch ? p.group_ends[at.batch - 1] : 0, k = min(p.group_ends[at.batch], p.k) - first;
@@ -143,7 +154,7 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
 #else
     s.za = at.batch * p.z_a; s.zb = at.batch * p.z_b;
     s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
-    if (SPLIT > 1) { s.from = rank * piece.to / SPLIT; s.to = (rank + 1) * piece.to / SPLIT; }
+    if (SPLIT > 1) { s.from = part_of_k(rank) * piece.to / SPLIT; s.to = (part_of_k(rank) + 1) * piece.to / SPLIT; }
 #endif
     s.end = SWAP ? p.ends.n : p.ends.m;
 #endif
@@ -167,13 +178,18 @@ __device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups
             if (WARP_LOADS) __syncwarp();
             if (lane) continue;
             bar_expect(bar, A_BYTES + B_ARRIVES);                 // what lies outside of the matrix counts too
-#if A_MN
+            // Of what is shared each block fetches a part, and all receive it.
+            [[maybe_unused]] constexpr u16 ALL = (1 << CLUSTER) - 1;
+#if ACROSS > 1 && A_MN
+            for (int i = rank; i < BM / 64; i += ACROSS) tma_load_all(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za, ALL);
+#elif ACROSS > 1
+            tma_load_all(a + rank * PART_OF_A * 128, &p.a, bar, k0, m0 + rank * PART_OF_A, za, ALL);
+#elif A_MN
             for (int i = 0; i < BM / 64; ++i) tma_load(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za);
 #else
             tma_load(a, &p.a, bar, k0, m0, za);
 #endif
-#if CLUSTER > 1                                                   // each block fetches a part, all receive it
-            constexpr u16 ALL = (1 << CLUSTER) - 1;
+#if CLUSTER > ACROSS
 #if B_MN
             for (int i = rank; i < (BN + 63) / 64; i += CLUSTER) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, ALL);
 #elif GATED
@@ -440,7 +456,9 @@ template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] 
     box.send(to, buffer, c, r, z);
 #endif
 }
-template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int end, int z, int warp, int lane) {
+// Columns of the sums from FROM on, box by box; `ready(i, column, width)` makes a box's sums what is written, right before they
+// are: sums of one box at a time leave registers for what an activation needs, and the first box is on its way earlier.
+template <int FROM, typename Ready> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int end, int z, int warp, int lane, Ready ready) {
     constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
 #pragma unroll
     for (int i = 0; i < MSUB; ++i) {
@@ -448,48 +466,78 @@ template <int FROM> __device__ __forceinline__ void store(const Ends& p, Outbox&
         const float* from = d[i] + FROM / 2;
 #if SWAP
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, end, z, warp, lane);
-        if (REST) store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, end, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) {
+            ready(i, c, WIDE);
+            store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, end, z, warp, lane);
+        }
+        if (REST) {
+            ready(i, x, REST);
+            store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, end, z, warp, lane);
+        }
 #else
 #pragma unroll
-        for (int c = 0; c < x; c += WIDE) store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, end, z, warp, lane);
-        if (REST & WIDE / 2) store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, end, z, warp, lane);
-        if (!OUT_F32 && (REST & 16)) store_box<16>(p, box, further(to, 2), from + (x + REST / 32 * 32) / 2, n0 + x + REST / 32 * 32, r, end, z, warp, lane);
+        for (int c = 0; c < x; c += WIDE) {
+            ready(i, c, WIDE);
+            store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, end, z, warp, lane);
+        }
+        if (REST & WIDE / 2) {
+            ready(i, x, WIDE / 2);
+            store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, end, z, warp, lane);
+        }
+        if (!OUT_F32 && (REST & 16)) {
+            constexpr int last = x + REST / 32 * 32;
+            ready(i, last, 16);
+            store_box<16>(p, box, further(to, 2), from + last / 2, n0 + last, r, end, z, warp, lane);
+        }
 #endif
     }
 }
 #endif
 #if SPLIT == 1
 __device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, const Ahead& ahead, u32 staged, int m0, int n0, int end, int z, int warp, int lane) {
-    const int row = 16 * (warp % 4);
+    const Finish finish(p.ends, ahead, staged, m0, n0, z, 16 * (warp % 4), lane);
+#if DIRECT
+    const int row = m0 + 16 * (warp % 4);
+    if (KEEP) {
+        finish.all<true, false>(d);
+        store_direct<0>(p.ends, p.ends.keep, d, row, n0, z, lane);
+        if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, row, n0, z, lane);
+    }
+    finish.all<!KEEP, true>(d);
+    store_direct<0>(p.ends, p.ends.out, d, row, n0, z, lane);
+#else
 #if KEEP
-    finish<true, false>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
-#if DIRECT
-    store_direct<0>(p.ends, p.ends.keep, d, m0 + row, n0, z, lane);
-    if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, m0 + row, n0, z, lane);
-#else
-    store<0>(p.ends, box, p.kept[0], d, m0, n0, end, z, warp, lane);
-    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, end, z, warp, lane);
+    store<0>(p.ends, box, p.kept[0], d, m0, n0, end, z, warp, lane, [&](int i, int c, int width) { finish.some<true, false>(d, i, i + 1, c, width); });
+    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, end, z, warp, lane, [](int, int, int) {});
 #endif
-    finish<false, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
+#if BY_ROWS
+    const Matrix& out = p.ends.out;
 #else
-    finish<true, true>(p.ends, d, ahead, staged, m0, n0, z, row, lane);
+    const TensorMap* out = p.c;
 #endif
-#if DIRECT
-    store_direct<0>(p.ends, p.ends.out, d, m0 + row, n0, z, lane);
-#elif BY_ROWS
-    store<0>(p.ends, box, p.ends.out, d, m0, n0, end, z, warp, lane);
-#else
-    store<0>(p.ends, box, p.c, d, m0, n0, end, z, warp, lane);
+    store<0>(p.ends, box, out, d, m0, n0, end, z, warp, lane, [&](int i, int c, int width) { finish.some<!KEEP, true>(d, i, i + 1, c, width); });
 #endif
 }
 #endif
 
-// The sums of the blocks of a cluster, added in the order of their ranks, each block a part of the tile. Rows of C lie
-// one after the other where the ring was, a little apart so that no bank is asked twice.
+// The sums of the blocks that share a tile, added in the order of their parts of K, each block a part of the tile. Rows of C
+// lie one after the other where the ring was, a little apart so that no bank is asked twice; FAR: in memory.
 #if SPLIT > 1
-constexpr int C_COLUMNS = SWAP ? BM : OUT_BN, C_ROWS = SWAP ? OUT_BN : BM, PITCH = C_COLUMNS + (SWAP ? 4 : 8);
-__device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int warp, int lane) {
+constexpr int C_COLUMNS = SWAP ? BM : OUT_BN, C_ROWS = SWAP ? OUT_BN : BM, PITCH = FAR ? C_COLUMNS : C_COLUMNS + (SWAP ? 4 : 8);
+__device__ __forceinline__ float* far_sums(const Params& p, u32 part, u32 rank) {
+    return p.partial + (i64)((blockIdx.x / (CLUSTER * SPLIT) * SPLIT + part) * CLUSTER + rank) * (BM * BN);
+}
+// All blocks of a tile have left their sums. Each warpgroup asks for itself; the flag counts those who left, then those who
+// have seen it, and is 0 again with the last of these.
+__device__ __forceinline__ void far_leave(u32* flag) { atomicInc(flag, 3 * SPLIT - 1); }
+__device__ __forceinline__ void far_meet(u32* flag, int thread, int barrier) {
+    if (thread == 0) {
+        while (flag_get(flag) < SPLIT) { }
+        atomicInc(flag, 3 * SPLIT - 1);
+    }
+    named_sync(barrier, 128);
+}
+__device__ __forceinline__ void lay_out(const Sums& d, [[maybe_unused]] u32 base, [[maybe_unused]] float* far, int row0, int warp, int lane) {
 #pragma unroll
     for (int i = 0; i < MSUB; ++i)
 #pragma unroll
@@ -498,7 +546,12 @@ __device__ __forceinline__ void lay_out(const Sums& d, u32 base, int row0, int w
             for (int h = 0; h < 2; ++h) {
                 const int row = row0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * h, col = 8 * j + 2 * (lane % 4);
                 const float lo = d[i][4 * j + 2 * h], hi = d[i][4 * j + 2 * h + 1];
-#if SWAP
+#if FAR && SWAP
+                far[col * PITCH + row] = lo;
+                far[(col + 1) * PITCH + row] = hi;
+#elif FAR
+                *(float2*)(far + row * PITCH + col) = make_float2(lo, hi);
+#elif SWAP
                 const u32 at = base + (col * PITCH + row) * 4;
                 asm volatile("st.shared.f32 [%0], %1;\nst.shared.f32 [%2], %3;" :: "r"(at), "f"(lo), "r"(at + PITCH * 4), "f"(hi) : "memory");
 #else
@@ -520,14 +573,14 @@ __device__ __forceinline__ void put_eight(const Ends& p, const Matrix& to, const
 }
 __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
     const Nearby parts(p.ends, m0, n0, z);
+    auto sums_of = [&](u32 block, int at) { return FAR ? load_past_l1((const f4*)(far_sums(p, block, rank) + at)) : load_of_block(base + at * 4, block); };
 #pragma unroll 4                                                  // what other blocks have is far away
-    for (int i = rank * 256 + thread; i < C_ROWS * C_COLUMNS / 8; i += SPLIT * 256) {
+    for (int i = part_of_k(rank) * 256 + thread; i < C_ROWS * C_COLUMNS / 8; i += SPLIT * 256) {
         const int down = i / (C_COLUMNS / 8), across = i % (C_COLUMNS / 8) * 8;
         float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
 #pragma unroll
         for (u32 block = 0; block < SPLIT; ++block) {
-            const f4 x = load_of_block(base + (down * PITCH + across) * 4, block);
-            const f4 y = load_of_block(base + (down * PITCH + across) * 4 + 16, block);
+            const f4 x = sums_of(block, down * PITCH + across), y = sums_of(block, down * PITCH + across + 4);
             v[0] += x.x; v[1] += x.y; v[2] += x.z; v[3] += x.w; v[4] += y.x; v[5] += y.y; v[6] += y.z; v[7] += y.w;
         }
         const int row = SWAP ? m0 + across : m0 + down, col = SWAP ? n0 + down : n0 + across;
@@ -553,8 +606,8 @@ __device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int 
 #endif
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-#if CLUSTER * SPLIT > 1
-__cluster_dims__(CLUSTER * SPLIT, 1, 1)
+#if CLUSTER * NEAR_SPLIT > 1
+__cluster_dims__(CLUSTER * NEAR_SPLIT, 1, 1)
 #endif
 gemm(const __grid_constant__ Params p) {
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -581,7 +634,9 @@ gemm(const __grid_constant__ Params p) {
     // Of a split tile nobody reaches into another block before sums are there. What was fenced above needs no more than that.
     if (CLUSTER > 1) cluster_meet(); else __syncthreads();
 
-    const Order order = {p.tiles_m, p.tiles_n, p.group};
+    // Whoever loads cut tiles has no registers for a choice.
+    const bool along = !STREAM_K && p.group < 0;
+    const Order order = {p.tiles_m, p.tiles_n, along ? -p.group : p.group, along};
     const int blocks = (p.k + BK - 1) / BK;
     const int me = blockIdx.x / (CLUSTER * SPLIT), clusters = gridDim.x / (CLUSTER * SPLIT);
 #if GROUPED == 1
@@ -602,7 +657,7 @@ gemm(const __grid_constant__ Params p) {
             if (CLUSTER > 1) wait_until_free(ring, empty0);
         }
         __syncwarp();
-#if SPLIT > 1
+#if NEAR_SPLIT > 1
         cluster_sync();
 #endif
     } else {
@@ -655,8 +710,13 @@ gemm(const __grid_constant__ Params p) {
             }
 #endif
 #if SPLIT > 1
-            named_sync(5, PINGPONG ? 128 : 256);                  // both warpgroups have read the ring
-            lay_out(d, base, row0, warp, lane);
+            if (!FAR) named_sync(5, PINGPONG ? 128 : 256);        // both warpgroups have read the ring
+            lay_out(d, base, FAR ? far_sums(p, part_of_k(rank), rank) : nullptr, row0, warp, lane);
+            if (FAR) {
+                __threadfence();
+                named_sync(5, PINGPONG ? 128 : 256);
+                if (threadIdx.x == 128) far_leave(p.flags + me * CLUSTER + rank);
+            }
 #else
             if (ONE_TILE && !DIRECT) named_sync(5, PINGPONG ? 128 : 256);        // both warpgroups have read the ring
             const u32 staged = base + OFF_STAGED + mine * STAGED_BYTES;
@@ -669,13 +729,14 @@ gemm(const __grid_constant__ Params p) {
 #endif
         }
 #if SPLIT > 1
-        cluster_sync();                                           // one tile a cluster: the grid is as large as that
+        // One tile for each cluster, or for SPLIT of them: the grid is as large as that.
+        if (FAR) far_meet(p.flags + me * CLUSTER + rank, thread, group); else cluster_sync();
         const Place at = order.at(me);
-        add_up(p, base, rank, begin_of(at.m, BM, p.ends.m, A_MN), begin_of(at.n, OUT_BN, p.ends.n, B_MN), at.batch, threadIdx.x - 128);
+        add_up(p, base, rank, first_row(p, at, rank), first_column(p, at, rank), at.batch, threadIdx.x - 128);
 #elif !DIRECT
         if (box.first) tma_read_wait<0>();                        // shared memory must last as long as it is read
 #endif
     }
     // No block may leave while another still reads its sums.
-    if (SPLIT > 1) { __syncwarp(); cluster_meet(); }
+    if (NEAR_SPLIT > 1) { __syncwarp(); cluster_meet(); }
 }

@@ -9,7 +9,7 @@
 // Weights that no kernel writes (p.constant, the caller's promise) are asked for before the kernel before this one has ended.
 //
 // Set by the host (src/decode.rs):
-//   X_ROWS      rows of x that there is room for: 1, 2, 4, 8 or 16; ODD: 2 at least
+//   X_ROWS      rows of x that there is room for: 1, 2, 4, 8 or 16; ODD: 2 at least; 32: weights of 16 bits, X_KEPT, not ODD
 //   WARPS       of a block
 //   SHARE       warps that work on the same rows of w
 //   SPLIT       blocks of a cluster that share K
@@ -34,10 +34,14 @@ constexpr int STEPS = CHUNK / 32;                          // of 32 k
 constexpr int W_BOX = 128 / W_BYTES;                       // k of a row of 128 bytes
 constexpr int TURNS = X_KEPT ? X_KEPT : 1;
 constexpr int SLOT = ROWS * CHUNK * W_BYTES;              // [W_BOX k][row][W_BOX k of 128 bytes, swizzled]
-constexpr int TOKENS = X_ROWS > 8 ? 2 : 1;                // groups of 8 rows of x
+constexpr int TOKENS = (X_ROWS + 7) / 8;                  // groups of 8 rows of x
+constexpr int SIXTEENS = (TOKENS + 1) / 2;                // of which a product has 16
 constexpr int SUMS = 8 * TOKENS * ROWS, OF_LANE = SUMS / 32;
 constexpr int X_BYTES = X_ROWS * CHUNK * 2;               // [64 k][row][64 k of 128 bytes, swizzled]
 constexpr int X_CHUNK = (X_BYTES + 1023) / 1024 * 1024;   // from one to the next: the swizzle repeats after 1024 bytes
+// Of many rows x takes most of the shared memory: once it is in registers, sums that wait for other blocks lie in its place.
+constexpr bool OVER_X = SPLIT > 1 && X_ROWS > 16;
+static_assert(X_ROWS <= 16 || (X_KEPT && W_BYTES == 2 && !ODD), "shared memory cannot be read so often for each weight");
 static_assert(SLOT % 1024 == 0, "and so do slots");
 static_assert(!ODD || X_CHUNK == X_BYTES, "lay_out_x leaves nothing between chunks");
 static_assert(CHUNK % W_BOX == 0 && CHUNK % 64 == 0 && WARPS % SHARE == 0, "whole steps, whole sets");
@@ -69,8 +73,9 @@ template <int PAIR> __device__ __forceinline__ u32 two_of_four(u32 four) {
 
 struct Tokens {                                            // 32 k of rows of x
     u32 rows[TOKENS][4];
-    __device__ __forceinline__ u32 upper(int i) const { return rows[0][i]; }
-    __device__ __forceinline__ u32 lower(int i) const { return TOKENS > 1 ? rows[TOKENS - 1][i] : 0; }
+    // Of 16 rows the first and the last 8.
+    __device__ __forceinline__ u32 upper(int sixteen, int i) const { return rows[2 * sixteen][i]; }
+    __device__ __forceinline__ u32 lower(int sixteen, int i) const { return TOKENS > 1 ? rows[2 * sixteen + (TOKENS > 1)][i] : 0; }
 };
 
 constexpr int KINDS = ODD ? 8 : 1;                         // of rows of w
@@ -157,8 +162,9 @@ decode(const __grid_constant__ RingParams params) {
     [[maybe_unused]] const int kind = first % KINDS, by = ODD ? (int)((u64)(p.w + kind * p.w_row) & 15) / 2 : 0;
     const int all_chunks = (p.k + by + CHUNK - 1) / CHUNK, most = (all_chunks + SPLIT - 1) / SPLIT, from = part * most;
     const int chunks = min(most, all_chunks - from);
-    const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, kept = x_at + most * X_CHUNK;
-    const u32 parts = kept + (SPLIT > 1 ? params.units * WEIGHTS * SUMS * 4 : 0);
+    const u32 rings = smem_addr(shared), x_at = rings + WARPS * slots * SLOT, behind_x = x_at + most * X_CHUNK;
+    const u32 kept_bytes = SPLIT > 1 ? params.units * WEIGHTS * SUMS * 4 : 0, kept = OVER_X ? x_at : behind_x;
+    const u32 parts = OVER_X ? max(behind_x, kept + kept_bytes) : kept + kept_bytes;
     const u32 bars = parts + (SHARE > 1 ? 2 * WEIGHTS * WARPS * SUMS * 4 : 0), x_bars = bars + WARPS * slots * 8;
     const u32 ring = rings + warp * slots * SLOT, mine = bars + warp * slots * 8;
 
@@ -268,6 +274,7 @@ decode(const __grid_constant__ RingParams params) {
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) tokens[c][s] = tokens_at(chunk, s);
     }
+    if (OVER_X) __syncthreads();                           // nobody reads x there any more
     [[maybe_unused]] bool x_is_here = ODD;
     // Sum i of the block, [row of x][row of w].
     auto done = [&](int unit, int i, const float (&sum)[WEIGHTS], const OfColumn& column, float of_row) {
@@ -337,7 +344,9 @@ decode(const __grid_constant__ RingParams params) {
                     const Tokens x = X_KEPT ? tokens[c % TURNS][s] : tokens_at(chunk, s);
 #pragma unroll
                     for (int h = 0; h < 4; h += 2)
-                        mma(four[s % 2 * 2 + h / 2], x.upper(h), x.lower(h), x.upper(h + 1), x.lower(h + 1), w[h], w[h + 1]);
+#pragma unroll
+                        for (int i = 0; i < SIXTEENS; ++i)
+                            mma(four[SIXTEENS > 1 ? h + i : s % 2 * 2 + h / 2], x.upper(i, h), x.lower(i, h), x.upper(i, h + 1), x.lower(i, h + 1), w[h], w[h + 1]);
                 }
                 __syncwarp();                              // all lanes have what they read
                 ask(slot);

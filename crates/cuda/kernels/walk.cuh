@@ -3,19 +3,19 @@
 #pragma once
 
 // Bands of `group` tiles down M, so that the tiles in flight are a near-square patch of C and their rows of A and B
-// stay in the second-level cache.
+// stay in the second-level cache. A band meets all of B: where that is the larger operand, bands may lie along N.
 struct Place { int m, n, batch; };
 struct Order {
     int tm, tn, group;
+    bool along;
     __device__ __forceinline__ Place at(int tile) const {
-        Place p;
-        p.batch = tile / (tm * tn);
-        tile -= p.batch * tm * tn;
-        const int band = tile / (group * tn), first = band * group;
-        const int rows = min(group, tm - first), r = tile - band * group * tn;
-        p.m = first + r % rows;
-        p.n = r / rows;
-        return p;
+        const int wide = along ? tn : tm, far = along ? tm : tn;
+        const int batch = tile / (tm * tn);
+        tile -= batch * tm * tn;
+        const int band = tile / (group * far), first = band * group;
+        const int rows = min(group, wide - first), r = tile - band * group * far;
+        const int x = first + r % rows, y = r / rows;
+        return along ? Place{y, x, batch} : Place{x, y, batch};
     }
 };
 

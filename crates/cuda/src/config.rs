@@ -3,7 +3,7 @@
 use crate::error::CudaError;
 use crate::groups::GROUPS_BYTES;
 use crate::wgmma;
-use gemwright_core::{Activation, DType, KernelTile, Schedule, sharing};
+use gemwright_core::{Activation, Cluster, DType, KernelTile, Schedule};
 
 /// Threads of a block: one warpgroup that loads, two that multiply.
 pub const THREADS: u32 = 384;
@@ -88,8 +88,8 @@ pub(crate) fn activation_number(activation: Activation) -> u32 {
 pub struct Config {
     pub tile: KernelTile,
     pub schedule: Schedule,
-    /// Blocks one below the other that share the tile of b: 1, 2 or 4.
-    pub cluster: u32,
+    /// Blocks that share a tile of an operand.
+    pub cluster: Cluster,
     /// The result is written transposed.
     pub turned: bool,
     pub layouts: Layouts,
@@ -117,7 +117,7 @@ impl Config {
         Config {
             tile,
             schedule,
-            cluster: 1,
+            cluster: Cluster::ONE,
             turned,
             layouts: Layouts { a_mn: false, b_mn: false },
             dtype: DType::Bf16,
@@ -136,24 +136,33 @@ impl Config {
     /// Such as `128x256 persistent` or `64x32p turned split-k2`.
     pub fn name(&self) -> String {
         let turned = if self.turned { " turned" } else { "" };
-        format!("{}{turned}{} {}", self.tile, sharing(self.cluster).replace('-', " "), self.schedule)
+        format!("{}{turned}{} {}", self.tile, self.cluster.to_string().replace('-', " "), self.schedule)
     }
 
-    /// Blocks of a cluster that share out the K of a tile.
+    /// Blocks that share out the K of a tile: those of a cluster, or, where a cluster shares an operand, any (`far`).
     pub fn split(&self) -> u32 {
         if let Schedule::SplitK(parts) = self.schedule { parts } else { 1 }
     }
 
+    /// Parts of K are added up through memory, by blocks that all run at once.
+    pub fn far(&self) -> bool {
+        self.split() > 1 && self.cluster != Cluster::ONE
+    }
+
     /// Sums that a thread can have: what an epilogue brings needs registers too.
     fn most_sums(&self) -> u32 {
-        let parts = self.parts.iter().filter(|way| **way != PartWay::None);
+        let parts = self.parts.iter().filter(|way| **way != PartWay::None).count();
+        let activated = self.activation != Activation::None;
         let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
         let epilogue = match () {
-            () if each || parts.count() > 2 || (self.scales && self.turned) => 112,
-            () if self.scales || self.grouping == Grouping::Rows => 160,
+            () if each || parts > 2 || (self.scales && self.turned) => 112,
+            () if self.kept && activated && self.tile.pingpong => 120,
+            () if self.scales => 152,
+            () if self.grouping == Grouping::Rows => 160,
             () if self.kept
+                || (activated && parts > 0)
                 || self.grouping == Grouping::K
-                || self.output.way == OutWay::Elements
+                || self.output.way != OutWay::Boxes
                 || self.activation == Activation::GeluErf =>
             {
                 176
@@ -178,6 +187,10 @@ impl Config {
                 m % 64 == 0 && (pingpong || m % 128 == 0) && self.tile.sums() <= self.most_sums(),
                 "the tile does not fit the registers",
             ),
+            (
+                !(self.schedule == Schedule::StreamK && self.cluster != Cluster::ONE && m == 256 && self.layouts.a_mn),
+                "whoever loads has too few registers",
+            ),
             (n % if self.turned { 8 } else { 16 } == 0, "columns go in steps of 16, and of 8 where turned"),
             (matches!(self.dtype, DType::Bf16 | DType::F16 | DType::F8E4m3), "operands are bf16, f16 or e4m3"),
             (
@@ -199,8 +212,9 @@ impl Config {
                 self.output.way != OutWay::Rows || (self.output.dtype != DType::F32 && self.split() == 1 && !self.kept),
                 "rows that begin anywhere are of 16 bits, of sums that lie with one block, and nothing is kept",
             ),
-            (self.cluster == 1 || self.split() == 1, "a cluster shares either b or K"),
-            (self.gate == Gate::None || self.cluster <= 2, "a gate has two parts to share"),
+            (self.split() == 1 || self.cluster.size() <= 2, "where K is shared, two blocks share an operand at most"),
+            (self.gate == Gate::None || self.cluster.size() <= 2, "a gate has two parts to share"),
+            (self.gate == Gate::None || m != 192, "a gate and 192 rows do not fit the registers"),
             (
                 self.gate == Gate::None || (!self.turned && !self.layouts.b_mn && n % 32 == 0 && self.split() == 1),
                 "a gate wants weights [2N, K], columns in steps of 32, K in one piece",
@@ -214,7 +228,7 @@ impl Config {
             (
                 self.grouping == Grouping::None
                     || (self.schedule == Schedule::Persistent
-                        && self.cluster == 1
+                        && self.cluster == Cluster::ONE
                         && self.output.way == OutWay::Boxes
                         && self.parts == [PartWay::None; 4]
                         && !self.kept),
@@ -267,7 +281,8 @@ impl Config {
             ("BM", self.tile.m),
             ("BN", self.tile.n),
             ("STAGES", self.stages()),
-            ("CLUSTER", self.cluster),
+            ("CLUSTER", self.cluster.size()),
+            ("ACROSS", self.cluster.across),
             ("ONE_TILE", flag(self.schedule == Schedule::DataParallel)),
             ("SPLIT", self.split()),
             ("PINGPONG", flag(self.tile.pingpong)),
@@ -358,7 +373,7 @@ mod tests {
         let refused = |config: Config| config.check().is_err();
         assert!(refused(Config { dtype: DType::F32, ..plain }));
         assert!(refused(Config { output: Output { add: true, ..plain.output }, ..plain }));
-        assert!(refused(Config { cluster: 2, schedule: Schedule::SplitK(2), ..plain }));
+        assert!(refused(Config { cluster: Cluster::QUAD, schedule: Schedule::SplitK(2), ..plain }));
         assert!(refused(Config { gate: Gate::First, turned: true, ..plain }));
         assert!(refused(Config { tile: KernelTile { m: 256, n: 208, pingpong: false }, ..plain }));
     }

@@ -8,7 +8,7 @@ use crate::loaded::Loaded;
 use crate::nvrtc::{Compiled, compile};
 use crate::tensor_map::{Swizzle, TensorBox};
 use cudarc::driver::sys;
-use gemwright_core::{Activation, DType, DecodeChoice, DirectChoice, Product, RingChoice};
+use gemwright_core::{Activation, DType, DecodeChoice, DirectChoice, Product, RingChoice, clusters_at_once};
 use std::sync::Arc;
 
 const DIRECT: &str = include_str!("../kernels/decode.cu");
@@ -25,6 +25,8 @@ const SHARED: u32 = 227 << 10;
 /// Multiprocessors that a GPU is taken to have where none is at hand; with fewer a block may have more to keep than it has
 /// room for.
 const FEWEST: u64 = 64;
+/// Rows of x up to which shared memory is read for each weight, where registers do not keep them.
+const FEW: u32 = 16;
 /// Slots of a ring: more only keep x and each other waiting.
 const SLOTS: u64 = 2;
 /// Kinds of rows by where they begin in 16 bytes: every eighth begins at the same place.
@@ -37,7 +39,7 @@ const EARLY_RINGS: u64 = 128 << 10;
 #[allow(missing_docs)]
 pub struct DecodeConfig {
     pub choice: DecodeChoice,
-    /// Rows of x that there is room for: 1, 2, 4, 8 or 16.
+    /// Rows of x that there is room for: 1, 2, 4, 8, 16 or 32.
     pub x_rows: u32,
     /// Chunks of K that a warp of a ring's block has at most, where its part of x is kept in registers.
     pub x_kept: u32,
@@ -97,7 +99,7 @@ impl DecodeConfig {
         let x_rows = if odd { self.x_rows.max(2) } else { self.x_rows };
         let config = DecodeConfig { odd, x_rows, ..self };
         let columns = config.columns_of(k);
-        let kept = if choice.keeps_x(columns) { choice.chunks_of_warp(columns) as u32 } else { 0 };
+        let kept = if choice.keeps_x(columns, x_rows.into()) { choice.chunks_of_warp(columns) as u32 } else { 0 };
         DecodeConfig { x_kept: kept, ..config }
     }
 
@@ -123,7 +125,9 @@ impl DecodeConfig {
         let kept = if choice.split > 1 { units * unit } else { 0 };
         let slots = warps * slots;
         let x = chunks * u64::from(self.x_rows * choice.chunk * 2).next_multiple_of(1024);
-        slots * u64::from(choice.slot_bytes()) + x + kept + sums + 8 * (slots + chunks)
+        // Of many rows what is kept lies in the place of x.
+        let x_and_kept = if self.x_rows > FEW { x.max(kept) } else { x + kept };
+        slots * u64::from(choice.slot_bytes()) + x_and_kept + sums + 8 * (slots + chunks)
     }
 
     /// k of 128 bytes of the weight.
@@ -138,13 +142,23 @@ impl DecodeConfig {
         if m > most_rows.into() {
             return Some("it was made for fewer rows of x");
         }
-        let most_units = |choice: &RingChoice| n.div_ceil(self.columns()).div_ceil(FEWEST / u64::from(choice.split));
+        let most_units =
+            |choice: &RingChoice| n.div_ceil(self.columns()).div_ceil(clusters_at_once(FEWEST, choice.split.into()));
         match self.choice {
             DecodeChoice::Direct(_) if self.weight_dtype != self.dtype => Some("rings alone take weights of 8 bits"),
             DecodeChoice::Direct(choice) if !self.direct_fits(&choice) => {
                 Some("more pieces on the way than there are registers")
             }
+            DecodeChoice::Direct(_) if self.x_rows > FEW => Some("more than 16 rows of x go through rings"),
             DecodeChoice::Direct(_) => None,
+            DecodeChoice::Ring(_)
+                if self.x_rows > FEW && (self.x_kept == 0 || self.odd || self.weight_dtype != self.dtype) =>
+            {
+                Some("more than 16 rows of x want registers for them, and weights of 16 bits in whole 128 bytes")
+            }
+            DecodeChoice::Ring(choice) if self.x_rows <= FEW && choice.split > 2 => {
+                Some("so many parts of K are for more rows of x")
+            }
             DecodeChoice::Ring(_) if self.of_length(k) != *self => Some("it was made for rows of another length"),
             DecodeChoice::Ring(_) if batch != 1 => Some("rings take one matrix"),
             DecodeChoice::Ring(choice) if choice.warps > 8 && self.weight_dtype.bytes() > 1 && !self.odd => {
@@ -355,7 +369,7 @@ impl Decode {
             return refused("more tiles than a kernel can count");
         };
         let at_once = u64::from(device.properties.multiprocessors * config.blocks());
-        let mut blocks = if persistent { all.min(at_once / u64::from(split)) } else { all };
+        let mut blocks = if persistent { all.min(clusters_at_once(at_once, split.into())) } else { all };
         if config.odd {
             // As many for every kind of rows.
             blocks = blocks / KINDS * KINDS;

@@ -89,14 +89,17 @@ fn block_k(dtype: DType) -> u64 {
     128 / dtype.bytes()
 }
 
+/// K up to which bands lie along the longer side where neither operand is contiguous along it: results are most of what goes
+/// to and from memory there (7 and 8 % faster with 512; with 2048 and more, or other layouts, up to 3 % slower).
+const SHORT_K: u64 = 1024;
 /// Blocks of K below which no part of a tile is worth leaving and taking.
 const LEAST_BLOCKS: i64 = 4;
 
 impl Shares {
     /// `m` and `n` are the kernel's.
     fn of(config: &Config, (m, n, k, batch): (u64, u64, u64, u64), multiprocessors: u32) -> Result<Shares, CudaError> {
-        let mut tiles_m = m.div_ceil(u64::from(config.tile.m * config.cluster));
-        let mut tiles_n = n.div_ceil(u64::from(config.written()));
+        let mut tiles_m = m.div_ceil(u64::from(config.tile.m * config.cluster.down));
+        let mut tiles_n = n.div_ceil(u64::from(config.written() * config.cluster.across));
         let mut batch = batch;
         if config.grouping == Grouping::Rows {
             // At most: every group may begin a tile of its own. How many there are is seen on the device.
@@ -108,8 +111,11 @@ impl Shares {
         let blocks = k.div_ceil(block_k(config.dtype));
         let tiles = tiles.filter(|tiles| tiles.saturating_mul(blocks.max(1)) < most);
         let tiles = tiles.ok_or_else(|| CudaError::Refused("more tiles than a kernel can count".into()))?;
-        let at_once = clusters_at_once(multiprocessors.into(), config.cluster.into());
+        let at_once = clusters_at_once(multiprocessors.into(), config.cluster.size().into());
         let (clusters, shared) = match config.schedule {
+            Schedule::SplitK(parts) if config.far() && tiles * u64::from(parts) > at_once => {
+                return Err(CudaError::Refused("parts of K that wait for each other do not all run at once".into()));
+            }
             Schedule::DataParallel | Schedule::SplitK(_) => (tiles, 0),
             Schedule::Persistent => (tiles.min(at_once), 0),
             Schedule::StreamK => {
@@ -120,29 +126,35 @@ impl Shares {
                 (if tiles >= at_once { at_once } else { at_once.min(worth.max(tiles as i64) as u64) }, shared)
             }
         };
-        let per_cluster = u64::from(config.cluster * config.split());
+        let per_cluster = u64::from(config.cluster.size() * config.split());
         Ok(Shares {
             grid: (clusters * per_cluster) as u32,
             tiles_m: tiles_m as i32,
             tiles_n: tiles_n as i32,
-            group: group(config, (tiles_m, tiles_n), at_once) as i32,
+            group: group(config, (tiles_m, tiles_n), at_once, k <= SHORT_K) as i32,
             whole: (tiles - shared) as i32,
             shared: shared as i32,
         })
     }
 }
 
-/// Tiles down M in a band: those in flight should read as few rows of a and b as possible. Where a few tokens are turned,
-/// neighbours share weights, which come from memory: up to a third faster.
-fn group(config: &Config, (tiles_m, tiles_n): (u64, u64), at_once: u64) -> u64 {
+/// Tiles of a band, down M or, less than 0, along N: those in flight should read as few rows of a and b as possible, and what
+/// every band meets again should be the smaller operand. Where a few tokens are turned, neighbours share weights, which come
+/// from memory: up to a third faster.
+fn group(config: &Config, (tiles_m, tiles_n): (u64, u64), at_once: u64, short: bool) -> i64 {
     if config.turned && (tiles_n <= 4 || (tiles_n <= 8 && tiles_m * tiles_n <= at_once)) {
         return 1;
     }
-    let rows = u64::from(config.tile.m * config.cluster);
-    let read = |group: &u64| group * rows + at_once.div_ceil(*group) * u64::from(config.tile.n);
+    let rows = u64::from(config.tile.m * config.cluster.down);
+    let cols = u64::from(config.tile.n * config.cluster.across);
+    let whole = config.schedule != Schedule::StreamK;
+    let along = short && whole && config.layouts.a_mn && config.layouts.b_mn && tiles_n * cols > tiles_m * rows;
+    let (wide, far, tiles) = if along { (cols, rows, tiles_n) } else { (rows, cols, tiles_m) };
+    let read = |group: &u64| group * wide + at_once.div_ceil(*group) * far;
     // Of small tiles each is read so often that it should be by neighbours.
     let most = if config.tile.m == 64 && tiles_m * tiles_n > at_once { 4 } else { 16 };
-    (1..=most.min(tiles_m.max(1))).min_by_key(read).unwrap_or(1)
+    let size = (1..=most.min(tiles.max(1))).min_by_key(read).unwrap_or(1) as i64;
+    if along { -size } else { size }
 }
 
 fn kernel(device: &Arc<Device>, config: &Config) -> Result<Arc<Kernel>, CudaError> {
@@ -219,8 +231,9 @@ impl Gemm {
         }
         let tile = config.tile;
         // Of a shared tile every block fetches a part, in whole atoms of the swizzle.
-        let part_b = if halves == 2 { tile.n / 2 } else { (tile.n / config.cluster).next_multiple_of(8) };
-        let a_map = operand(config.dtype, a, (rows_a, k, batch), config.layouts.a_mn, tile.m)?;
+        let part_b = if halves == 2 { tile.n / 2 } else { (tile.n / config.cluster.down).next_multiple_of(8) };
+        let part_a = tile.m / config.cluster.across;
+        let a_map = operand(config.dtype, a, (rows_a, k, batch), config.layouts.a_mn, part_a)?;
         let b_map = operand(config.dtype, b, (rows_b * u64::from(halves), k, batch), config.layouts.b_mn, part_b)?;
         let (mut c, mut kept) = ([NO_MAP; 3], [[NO_MAP; 3]; 2]);
         if config.output.way == OutWay::Boxes && config.split() == 1 {
@@ -343,9 +356,9 @@ fn operand(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemwright_core::KernelTile;
+    use gemwright_core::{Cluster, KernelTile};
 
-    fn shares(schedule: Schedule, cluster: u32, sides: (u64, u64, u64, u64)) -> Shares {
+    fn shares(schedule: Schedule, cluster: Cluster, sides: (u64, u64, u64, u64)) -> Shares {
         let tile = KernelTile::named("128x256").unwrap();
         let config = Config { cluster, ..Config::new(tile, schedule, false) };
         Shares::of(&config, sides, 132).unwrap()
@@ -354,16 +367,16 @@ mod tests {
     #[test]
     fn grids_of_the_schedules() {
         let square = (4096, 4096, 4096, 1);
-        assert_eq!(shares(Schedule::DataParallel, 1, square).grid, 512);
-        let persistent = shares(Schedule::Persistent, 2, square);
+        assert_eq!(shares(Schedule::DataParallel, Cluster::ONE, square).grid, 512);
+        let persistent = shares(Schedule::Persistent, Cluster::PAIR, square);
         assert_eq!((persistent.grid, persistent.whole, persistent.shared), (132, 256, 0));
         // 512 tiles: three whole turns and 116 more; one whole turn is cut with them.
-        let stream = shares(Schedule::StreamK, 1, square);
+        let stream = shares(Schedule::StreamK, Cluster::ONE, square);
         assert_eq!((stream.grid, stream.whole, stream.shared), (132, 264, 248));
-        assert_eq!(shares(Schedule::SplitK(4), 1, (128, 2560, 8192, 1)).grid, 40);
+        assert_eq!(shares(Schedule::SplitK(4), Cluster::ONE, (128, 2560, 8192, 1)).grid, 40);
         // A few tiles with a long K go to everyone; with a short one only to as many as have enough to do.
-        assert_eq!(shares(Schedule::StreamK, 1, (128, 256, 64 * 1000, 1)).grid, 132);
-        assert_eq!(shares(Schedule::StreamK, 1, (128, 256, 64 * 40, 1)).grid, 10);
+        assert_eq!(shares(Schedule::StreamK, Cluster::ONE, (128, 256, 64 * 1000, 1)).grid, 132);
+        assert_eq!(shares(Schedule::StreamK, Cluster::ONE, (128, 256, 64 * 40, 1)).grid, 10);
     }
 
     #[test]

@@ -9,24 +9,28 @@ pub struct Place {
     pub batch: i32,
 }
 
-/// The order in which tiles of a product are numbered: bands of `group` tiles down M.
+/// The order in which tiles of a product are numbered: bands of `group` tiles down M, or `along` N.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Order {
     pub tiles_m: i32,
     pub tiles_n: i32,
     pub group: i32,
+    pub along: bool,
 }
 
 impl Order {
     /// Where a tile is.
     pub fn at(&self, tile: i32) -> Place {
         let (batch, tile) = (tile / (self.tiles_m * self.tiles_n), tile % (self.tiles_m * self.tiles_n));
-        let band = tile / (self.group * self.tiles_n);
-        let first = band * self.group;
-        let rows = self.group.min(self.tiles_m - first);
-        let r = tile - band * self.group * self.tiles_n;
-        Place { m: first + r % rows, n: r / rows, batch }
+        let Order { tiles_m, tiles_n, group, along } = *self;
+        let (wide, far) = if along { (tiles_n, tiles_m) } else { (tiles_m, tiles_n) };
+        let band = tile / (group * far);
+        let first = band * group;
+        let rows = group.min(wide - first);
+        let r = tile - band * group * far;
+        let (x, y) = (first + r % rows, r / rows);
+        if along { Place { m: y, n: x, batch } } else { Place { m: x, n: y, batch } }
     }
 }
 
@@ -92,8 +96,9 @@ mod tests {
 
     #[test]
     fn every_tile_has_its_place() {
-        for (tiles_m, tiles_n, group, batches) in [(1, 1, 8, 1), (7, 5, 3, 2), (16, 3, 8, 1), (9, 11, 100, 3)] {
-            let order = Order { tiles_m, tiles_n, group };
+        let sizes = [(1, 1, 8, 1), (7, 5, 3, 2), (16, 3, 8, 1), (9, 11, 100, 3), (3, 16, 8, 1)];
+        for ((tiles_m, tiles_n, group, batches), along) in sizes.into_iter().flat_map(|x| [(x, false), (x, true)]) {
+            let order = Order { tiles_m, tiles_n, group, along };
             let places: HashSet<Place> = (0..tiles_m * tiles_n * batches).map(|tile| order.at(tile)).collect();
             assert_eq!(places.len() as i32, tiles_m * tiles_n * batches);
             let inside = |p: &Place| p.m < tiles_m && p.n < tiles_n && p.batch < batches;

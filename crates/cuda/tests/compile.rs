@@ -2,7 +2,7 @@
 //! no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
 //! configuration, not one in many.
 
-use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, KernelTile, Product, Schedule};
+use gemwright_core::{Activation, Cluster, DType, DecodeChoice, KernelChoice, KernelTile, Product, Schedule};
 use gemwright_cuda::{
     Compiled, Config, CudaError, DecodeConfig, Gate, Grouping, Layouts, MmaConfig, MmaTile, OutWay, Output, PartWay,
     compile_bias_grad, compile_pad, compiler_version,
@@ -80,7 +80,7 @@ fn configs() -> Vec<Config> {
                 Config { grouping: Grouping::K, layouts: mn(true, true), output: added, ..plain },
                 eight,
                 Config { scales: true, ..eight },
-                Config { scales: true, promoted: true, cluster: 2, ..eight },
+                Config { scales: true, promoted: true, cluster: Cluster::PAIR, ..eight },
                 Config { scales: true, gate: Gate::First, activation: Activation::Silu, ..eight },
             ]);
         }
@@ -189,6 +189,9 @@ fn decode_configs() -> Vec<(&'static str, DecodeConfig)> {
             DecodeConfig { x_rows: 16, dtype: DType::F16, out_dtype: DType::F32, add: true, ..plain },
             DecodeConfig { x_rows: 1, ..plain },
             DecodeConfig { x_rows: 2, ..plain },
+            DecodeConfig { x_rows: 32, ..plain }.of_length(product.k),
+            DecodeConfig { x_rows: 32, gated: true, activation: Activation::Silu, ..plain }.of_length(long.k),
+            DecodeConfig { x_rows: 32, out_dtype: DType::F32, add: true, parts, ..plain }.of_length(long.k),
             DecodeConfig { x_rows: 4, gated: true, ..DecodeConfig::new(choice).of_length(long.k) },
             DecodeConfig { activation: Activation::Silu, gated: true, kept: true, ..plain },
             DecodeConfig { activation: Activation::GeluTanh, parts, scaled: true, ..plain },

@@ -9,7 +9,7 @@ use crate::candidate::{Candidate, Operands};
 use crate::contract::Determinism;
 use crate::epilogue::{Epilogue, Part};
 use crate::problem::{Groups, Layout, Problem, Scaling};
-use gemwright_core::{Activation, DType, DecodeChoice, KernelChoice, Product, Schedule};
+use gemwright_core::{Activation, Cluster, DType, DecodeChoice, KernelChoice, Product, Schedule};
 use gemwright_cuda::{BiasGrad, CudaError, Device, Expected, Factors, Matrix, Memory, MmaTile, Tools};
 use std::sync::Arc;
 
@@ -278,15 +278,20 @@ pub fn cases() -> Vec<Case> {
         for (m, n, k) in few.into_iter().chain([(8, 3001, 1024), (13, 40, 2112), (3, 4097, 192), (16, 520, 8192)]) {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
+        for (m, n, k) in [(32, 520, 1024), (17, 3001, 2048), (29, 1000, 3584), (32, 4100, 8192), (31, 72, 16_384)] {
+            all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
+        }
     }
     for choice in DecodeChoice::all() {
         // Of a gate the tail of the first half lies beside the second.
-        for (m, n, k) in [(3, 1003, 1024), (16, 5000, 2048), (8, 88, 64), (1, 13_000, 512)] {
+        for (m, n, k) in [(3, 1003, 1024), (16, 5000, 2048), (8, 88, 64), (1, 13_000, 512), (27, 1003, 2048)] {
             let problem = Problem::gated(m, n, k, DType::Bf16, Activation::Silu);
             all.push(Case { kernel: Kernel::Decode(choice), problem });
         }
     }
-    for choice in KernelChoice::all().filter(|choice| choice.schedule == Schedule::Persistent && choice.cluster == 1) {
+    for choice in
+        KernelChoice::all().filter(|choice| choice.schedule == Schedule::Persistent && choice.cluster == Cluster::ONE)
+    {
         // The first two are of one text.
         all.extend(of_groups().into_iter().take(2).map(|problem| Case { kernel: Kernel::Hopper(choice), problem }));
     }

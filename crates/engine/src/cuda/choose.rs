@@ -36,6 +36,7 @@ pub fn choices(problem: &Problem, chip: &KernelChip) -> Vec<(KernelChoice, f64)>
         // Where the result is turned by hand it is not worth it.
         .filter(|choice| direct || !choice.turned || problem.out_dtype.bytes() == 2)
         .map(|choice| (choice, choice.seconds(&product, feeds, extra, chip) + copying))
+        .filter(|(_, seconds)| seconds.is_finite())
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
     all

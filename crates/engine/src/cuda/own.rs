@@ -6,7 +6,7 @@ use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Determinism, Fusion, Refusal, Strides};
 use crate::epilogue::Part;
 use crate::problem::{Groups, Layout, Problem, Scaling};
-use gemwright_core::{DType, KernelChoice, Product, Schedule};
+use gemwright_core::{Cluster, DType, KernelChoice, Product, Schedule};
 use gemwright_cuda::{Config, CudaError, Device, Factors, Gate, Gemm, Grouping, Layouts, OutWay, Output, Pad, PartWay};
 use std::sync::Arc;
 
@@ -253,7 +253,7 @@ pub(super) fn config(problem: &Problem, choice: &KernelChoice) -> Result<Config,
         return Err(Refusal::DType { asked, taken });
     }
     // Both were slower than what they are variants of, 12 and 1 %, which the cost model does not know.
-    if problem.promoted && (choice.schedule == Schedule::StreamK || choice.cluster > 1) {
+    if problem.promoted && (choice.schedule == Schedule::StreamK || choice.cluster != Cluster::ONE) {
         return Err(Refusal::Library("promoted sums are of blocks that work alone, and of whole tiles".into()));
     }
     let adds = problem.beta != 0.0;

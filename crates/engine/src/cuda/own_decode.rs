@@ -11,11 +11,15 @@ use std::sync::Arc;
 
 const CONTRACT: Contract = Contract { largest: (1 << 30) - 1, groups: false, ..super::own::CONTRACT };
 
+/// Rows that more kernels take than `DecodeChoice::ROWS`.
+const FEWER: u64 = 16;
+
 /// The same problem with the few rows on the side of a.
 pub(super) fn few_rows(problem: &Problem) -> Problem {
     let p = problem.product;
-    let few = DecodeChoice::ROWS;
-    if p.m > few && p.n <= few && !problem.epilogue.gated { turned(problem) } else { *problem }
+    let fewer = |rows: u64| p.m > rows && p.n <= rows;
+    let turns = fewer(FEWER) || fewer(DecodeChoice::ROWS);
+    if turns && !problem.epilogue.gated { turned(problem) } else { *problem }
 }
 
 /// What is compiled for a problem.
