@@ -114,7 +114,7 @@ impl KernelTile {
     }
 
     /// Bytes through which results leave: two buffers of 64 rows by 128 bytes for each of two warpgroups. Turned ones have
-    /// fewer rows; sums of a tile that is cut, and of a block's only one, go where the operands were.
+    /// fewer rows; sums of a tile that is cut go where the operands were, or to memory, those of a block's only one to the former.
     pub fn out_bytes(&self, turned: bool, schedule: Schedule) -> u32 {
         match schedule {
             Schedule::SplitK(_) | Schedule::DataParallel => 0,

@@ -9,7 +9,7 @@
 //   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B, or, where
 //   ACROSS      is not 1, as many side by side that share the tile of A
 //   SPLIT       blocks that share out the K of one tile: those of a cluster, who add up through each other's shared memory, or,
-//               where a cluster shares B (FAR), any, who add up through the second-level cache and must all run at once
+//               where a cluster shares an operand (FAR), any, who add up through the second-level cache and must all run at once
 //   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
 //               stores while the other multiplies
 //   ONE_TILE    a block has no more than one tile, so that its result goes where the ring was, which is the larger for it
@@ -529,7 +529,10 @@ __device__ __forceinline__ float* far_sums(const Params& p, u32 part, u32 rank) 
 }
 // All blocks of a tile have left their sums. Each warpgroup asks for itself; the flag counts those who left, then those who
 // have seen it, and is 0 again with the last of these.
-__device__ __forceinline__ void far_leave(u32* flag) { atomicInc(flag, 3 * SPLIT - 1); }
+__device__ __forceinline__ void far_leave(u32* flag) {
+    __threadfence();                                              // behind the barrier: what all have written comes first
+    atomicInc(flag, 3 * SPLIT - 1);
+}
 __device__ __forceinline__ void far_meet(u32* flag, int thread, int barrier) {
     if (thread == 0) {
         while (flag_get(flag) < SPLIT) { }
@@ -680,7 +683,7 @@ gemm(const __grid_constant__ Params p) {
                 named_sync(3 + mine, 256);
             }
             const int m0 = at.m0 + row0, n0 = at.n0;
-            if (count == 0) {                                     // of a K of nothing, or less than the blocks of a cluster
+            if (count == 0) {                                     // of a K of nothing, or of fewer blocks than parts
 #pragma unroll
                 for (int i = 0; i < MSUB; ++i)
 #pragma unroll

@@ -155,6 +155,7 @@ impl Config {
         let activated = self.activation != Activation::None;
         let each = self.parts.iter().any(|way| matches!(way, PartWay::PerElement | PartWay::PerPair));
         let epilogue = match () {
+            () if self.kept && parts > 3 => 56,
             () if each || parts > 2 || (self.scales && self.turned) => 112,
             () if self.kept && activated && self.tile.pingpong => 120,
             () if self.scales => 152,
@@ -183,6 +184,7 @@ impl Config {
     pub fn check(&self) -> Result<(), CudaError> {
         let KernelTile { m, n, pingpong } = self.tile;
         let rules = [
+            (Cluster::ALL.contains(&self.cluster), "no such cluster of blocks"),
             (
                 m % 64 == 0 && (pingpong || m % 128 == 0) && self.tile.sums() <= self.most_sums(),
                 "the tile does not fit the registers",
@@ -267,11 +269,6 @@ impl Config {
     /// Bytes of shared memory that a block takes.
     pub fn shared(&self) -> u32 {
         self.stages() * (self.tile.slot_bytes(self.layouts.b_mn) + 16) + self.taken_bytes()
-    }
-
-    /// Sums that a block leaves for another, in bytes.
-    pub fn partial_bytes(&self) -> usize {
-        (self.tile.m * self.tile.n * 4) as usize
     }
 
     /// What the text is compiled with.
@@ -374,6 +371,7 @@ mod tests {
         assert!(refused(Config { dtype: DType::F32, ..plain }));
         assert!(refused(Config { output: Output { add: true, ..plain.output }, ..plain }));
         assert!(refused(Config { cluster: Cluster::QUAD, schedule: Schedule::SplitK(2), ..plain }));
+        assert!(refused(Config { cluster: Cluster { down: 2, across: 2 }, ..plain }));
         assert!(refused(Config { gate: Gate::First, turned: true, ..plain }));
         assert!(refused(Config { tile: KernelTile { m: 256, n: 208, pingpong: false }, ..plain }));
     }

@@ -561,6 +561,24 @@ mod tests {
         assert_eq!(["ring-8x8c256", "ring-8x8c256s2", "decode-16x8a4"].map(refuses), [true, false, false]);
     }
 
+    /// More than 16 rows are kept in registers: whole 128 bytes of 16 bits, 2048 of K in each block.
+    #[test]
+    fn many_rows_go_through_rings_that_keep_them() {
+        let product = Product { batch: 1, m: 32, n: 1280, k: 8192 };
+        let of = |name: &str| DecodeConfig { x_rows: 32, ..DecodeConfig::new(DecodeChoice::named(name).unwrap()) };
+        let taken = |name: &str, k| of(name).of_length(k).refuses(&Product { k, ..product }).is_none();
+        assert!(taken("ring-8x8c256s4", 8192) && taken("ring-8x8c256", 2048));
+        for (name, k) in
+            [("ring-8x8c256s2", 8192), ("ring-8x8c256s4", 16_384), ("ring-8x8c256", 2056), ("decode-16x8a4", 2048)]
+        {
+            assert!(!taken(name, k), "{name} {k}");
+        }
+        let eight = DecodeConfig { weight_dtype: DType::F8E4m3, ..of("ring-8x8c256s4") };
+        assert!(eight.of_length(8192).refuses(&product).is_some());
+        let few = DecodeConfig { x_rows: 16, ..of("ring-8x8c256s4") };
+        assert!(few.of_length(8192).refuses(&Product { m: 16, ..product }).is_some());
+    }
+
     /// No other kernel takes weights of 8 bits.
     #[test]
     fn a_ring_takes_the_weights_of_models_in_eight_bits() {

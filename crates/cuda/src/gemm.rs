@@ -379,6 +379,40 @@ mod tests {
         assert_eq!(shares(Schedule::StreamK, Cluster::ONE, (128, 256, 64 * 40, 1)).grid, 10);
     }
 
+    /// Who adds up through memory waits for others: the grid runs at once, or is refused.
+    #[test]
+    fn parts_that_meet_in_memory_all_run_at_once() {
+        let config = |schedule| Config {
+            cluster: Cluster::PAIR,
+            ..Config::new(KernelTile::named("128x128").unwrap(), schedule, false)
+        };
+        let of = |n, parts, multiprocessors| {
+            Shares::of(&config(Schedule::SplitK(parts)), (256, n, 8192, 1), multiprocessors).map(|shares| shares.grid)
+        };
+        assert_eq!(of(1280, 4, 132).unwrap(), 80);
+        assert_eq!(of(22 * 128, 3, 132).unwrap(), 132);
+        assert!(of(23 * 128, 3, 132).is_err() && of(1280, 4, 78).is_err());
+    }
+
+    /// Bands lie along N for a gradient of weights with a short K and a long N, and where no tile is cut.
+    #[test]
+    fn bands_lie_along_the_longer_side() {
+        let of = |k, mn, schedule| {
+            let layouts = crate::config::Layouts { a_mn: mn, b_mn: mn };
+            let config = Config { layouts, ..Config::new(KernelTile::named("128x128").unwrap(), schedule, true) };
+            Shares::of(&config, (4096, 28_672, k, 1), 132).unwrap().group
+        };
+        assert!(of(512, true, Schedule::Persistent) < 0);
+        assert!(of(512, false, Schedule::Persistent) > 0 && of(2048, true, Schedule::Persistent) > 0);
+        assert!(of(512, true, Schedule::StreamK) > 0);
+        let beside = Config {
+            cluster: Cluster::BESIDE,
+            ..Config::new(KernelTile::named("256x128").unwrap(), Schedule::Persistent, false)
+        };
+        let shares = Shares::of(&beside, (512, 1024, 4096, 1), 132).unwrap();
+        assert_eq!((shares.tiles_m, shares.tiles_n, shares.grid), (2, 4, 16));
+    }
+
     #[test]
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 1408);

@@ -234,7 +234,7 @@ fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec
 }
 
 /// Kernels that get every layout, type, factor and epilogue.
-const SOME: [&str; 24] = [
+const SOME: [&str; 29] = [
     "decode-16x8a4p",
     "decode-16x8a4s2",
     "decode-32x4a4p",
@@ -259,6 +259,11 @@ const SOME: [&str; 24] = [
     "192x128p-data-parallel",
     "64x104p-turned-quad-persistent",
     "256x184-turned-persistent",
+    "128x64p-pair-split-k3",
+    "128x128-pair-split-k4",
+    "128x128-pair-stream-k",
+    "256x128-beside-data-parallel",
+    "192x64p-turned-beside-persistent",
 ];
 
 /// Every tile and schedule on shapes around its edges, layouts and batches, types, factors and epilogues on a few.
@@ -278,7 +283,7 @@ pub fn cases() -> Vec<Case> {
         for (m, n, k) in few.into_iter().chain([(8, 3001, 1024), (13, 40, 2112), (3, 4097, 192), (16, 520, 8192)]) {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
-        for (m, n, k) in [(32, 520, 1024), (17, 3001, 2048), (29, 1000, 3584), (32, 4100, 8192), (31, 72, 16_384)] {
+        for (m, n, k) in [(32, 520, 1024), (17, 3001, 2048), (29, 1000, 3584), (32, 4100, 8192), (31, 72, 4096)] {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
     }
