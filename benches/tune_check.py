@@ -4,9 +4,10 @@
     tune_check.py BINARY LIST.csv --dtype f32 --threads 2 --processes 5 --record DIR
 
 Tunes once (DIR/table.csv), then measures the list again in so many fresh processes, every candidate in turns as in the
-first, but without its second visit to those who may be the fastest. Of those runs only: the time end to end of the table's choices beside that of each candidate alone, median of the
-processes. Then every other M is left out of the table, and what neighbours and cost model say for it is held against the
-best that was measured; and, N and K by N and K, the cost model alone.
+first, but without its further visits to those who may be the fastest. Of those runs only: the time end to end of the
+table's choices beside that of each candidate alone, median of the processes. Then every other M is left out of the table,
+and what neighbours and cost model say for it is held against the best that was measured; and, N and K by N and K, the cost
+model alone. What DIR has already is not measured again.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def main():
     options.record.mkdir(parents=True, exist_ok=True)
     table = options.record / "table.csv"
     if not table.exists():
-        tune(options, table, 2)
+        tune(options, table, 4)
     chosen = read(table)
     runs = []
     for i in range(options.processes):

@@ -5,7 +5,7 @@
 
 DIR has raw.json of `gemwright bench --device cuda` as single.json.gz (--single), early.json.gz, and chain*.json.gz (--chain);
 fp8-bf16.json.gz and fp8-weights.json.gz are of --single --against none, the second with --fp8 weights --scales rows, run one
-after the other.
+after the other; those with -early the same without --single.
 """
 import gzip, json, math, pathlib, statistics, sys
 
@@ -24,10 +24,10 @@ def mean(values):
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
-def of_weights(folder):
-    sixteen, eight = (read(folder / f"fp8-{name}.json.gz")["products"] for name in ["bf16", "weights"])
+def of_weights(folder, way, said):
+    sixteen, eight = (read(folder / f"fp8-{name}{way}.json.gz")["products"] for name in ["bf16", "weights"])
     time = lambda row: statistics.median(own(row)["us"])
-    print("weights of e4m3, of the time with bf16\n| weights in bf16 | products | geomean | most |\n|---|---|---|---|")
+    print(f"weights of e4m3, of the time with bf16, {said}\n| weights in bf16 | products | geomean | most |\n|---|---|---|---|")
     for least, most in [(0, 50), (50, math.inf)]:
         pairs = [(time(y) / time(x), y) for x, y in zip(sixteen, eight) if least <= x["n"] * x["k"] * 2 / 1e6 < most]
         print(f"| {least} to {most} MB | {len(pairs)} | {mean([x for x, _ in pairs]):.3f} | {max(x for x, _ in pairs):.3f} |")
@@ -36,8 +36,9 @@ def of_weights(folder):
 
 
 def main(folder):
-    if (folder / "fp8-weights.json.gz").exists():
-        of_weights(folder)
+    for way, said in [("", "one by one"), ("-early", "with early start")]:
+        if (folder / f"fp8-weights{way}.json.gz").exists():
+            of_weights(folder, way, said)
     for name in ["single", "early", "m16"]:
         if not (folder / f"{name}.json.gz").exists():
             continue

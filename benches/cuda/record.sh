@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A record of an H200, from one binary and the lists beside this script: doctor, tiles, few rows one by one, with early start and
-# in one graph, weights of 8 bits, odd extents. About six minutes; `report.py` and `few_rows.py` print what it says.
+# in one graph, weights of 8 bits both ways, odd extents. About seven minutes; `report.py` and `few_rows.py` print what it says.
 #
 #     benches/cuda/record.sh BINARY DIR
 #
@@ -38,6 +38,8 @@ record single "$few" --single --rounds 5
 record early "$few" --rounds 5
 record fp8-bf16 "$few" --single --rounds 5 --against none
 record fp8-weights "$few" --single --rounds 5 --against none --fp8 weights --scales rows
+record fp8-bf16-early "$few" --rounds 5 --against none
+record fp8-weights-early "$few" --rounds 5 --against none --fp8 weights --scales rows
 record oddfew "$here/odd-few-shapes.csv" --rounds 9
 record odd "$here/odd-shapes.csv" --rounds 5
 record fp8-fast 8192 8192 8192 --fp8 both --rounds 9

@@ -37,6 +37,8 @@ constexpr int WG_ROWS = PINGPONG ? BM : BM / 2;           // rows of a tile that
 constexpr int MSUB = WG_ROWS / 64;
 constexpr int OUT_BN = GATED ? BN / 2 : BN;               // columns that are written
 constexpr int COLUMNS = BN, ROW_STEP = 64;                // of a thread's sums
+#define EARLY_WEIGHTS (!STREAM_K && !GROUPED)            // whoever loads cut tiles has no registers for it
+#define DOWN_SHARES (CLUSTER > ACROSS)
 #define FAR (CLUSTER > 1 && SPLIT > 1)
 #define NEAR_SPLIT (FAR ? 1 : SPLIT)
 #define ALONG PINGPONG
@@ -94,6 +96,7 @@ struct Params {
     int tiles_m, tiles_n, group;    // both count clusters; group < 0: bands along N, not STREAM_K
     int whole, shared;              // tiles of all batches
     int z_a, z_b;                   // 0 for an operand that all matrices of a batch share
+    int early;                      // slots whose weights are loaded before the kernel before this one has ended (EARLY_WEIGHTS)
     int groups;                     // GROUPED
     const int* group_ends;          // of each: the row, or k, that is not its own any more
 };
@@ -161,60 +164,7 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
     return s;
 }
 
-// ---- the warpgroup that loads: one thread of it, whose warp goes along so that addresses are the same for all of it, where
-// there are registers for that ---------------------------------------------------------------------------------
-constexpr bool WARP_LOADS = !STREAM_K;
-__device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank, int lane) {
-    const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
-    Ring ring = {0, 0};
-    Piece piece;
-    while (walk.next(piece)) {
-        const Spot at = spot_of(p, groups, order, piece, rank);
-        const int m0 = at.m0, n0 = at.n0, za = at.za, zb = at.zb;
-        for (int kb = at.from; kb < at.to; ++kb, ring.step()) {
-            const u32 bar = full0 + ring.slot * 8, a = base + OFF_A + ring.slot * A_BYTES, b = base + OFF_B + ring.slot * B_SLOT;
-            const int k0 = at.k0 + kb * BK;
-            bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);     // passes at once in the first round
-            if (WARP_LOADS) __syncwarp();
-            if (lane) continue;
-            bar_expect(bar, A_BYTES + B_ARRIVES);                 // what lies outside of the matrix counts too
-            // Of what is shared each block fetches a part, and all receive it.
-            [[maybe_unused]] constexpr u16 ALL = (1 << CLUSTER) - 1;
-#if ACROSS > 1 && A_MN
-            for (int i = rank; i < BM / 64; i += ACROSS) tma_load_all(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za, ALL);
-#elif ACROSS > 1
-            tma_load_all(a + rank * PART_OF_A * 128, &p.a, bar, k0, m0 + rank * PART_OF_A, za, ALL);
-#elif A_MN
-            for (int i = 0; i < BM / 64; ++i) tma_load(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za);
-#else
-            tma_load(a, &p.a, bar, k0, m0, za);
-#endif
-#if CLUSTER > ACROSS
-#if B_MN
-            for (int i = rank; i < (BN + 63) / 64; i += CLUSTER) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, ALL);
-#elif GATED
-            tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, ALL);
-#else
-            const u32 from = BN % (8 * CLUSTER) ? min(rank * PART_ROWS, BN - PART_ROWS) : rank * PART_ROWS;
-            tma_load_all(b + from * 128, &p.b, bar, k0, n0 + from, zb, ALL);
-#endif
-#elif B_MN
-            for (int i = 0; i < (BN + 63) / 64; ++i) tma_load(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb);
-#elif GATED
-            tma_load(b, &p.b, bar, k0, n0, zb);
-            tma_load(b + B_BYTES / 2, &p.b, bar, k0, n0 + p.ends.second, zb);
-#else
-            tma_load(b, &p.b, bar, k0, n0, zb);
-#endif
-        }
-    }
-    return ring;
-}
-// Slots are freed by warps of all blocks: while one of them may still do so, this block must not leave.
-__device__ __forceinline__ void wait_until_free(Ring ring, u32 empty0) {
-    for (int s = 0; s < STAGES; ++s, ring.step()) bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);
-}
-
+#include "load.cuh"
 
 // ---- K of a group ends inside of a block: what the next group has there counts as nothing ----------------------
 #if GROUPED == 2
@@ -315,298 +265,8 @@ template <class F> __device__ __forceinline__ void multiply(Sums& d, Ring& ring,
 #endif
 }
 
-// ---- sums of tiles that are cut along K ------------------------------------------------------------------------
-#if STREAM_K
-__device__ __forceinline__ void leave(const Sums& d, float* partial, u32* flag, int thread, int barrier) {
-    f4* to = (f4*)partial + thread;
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j) {
-            const f4 v = {d[i][4 * j], d[i][4 * j + 1], d[i][4 * j + 2], d[i][4 * j + 3]};
-            to[(i * (BN / 8) + j) * 128] = v;
-        }
-    __threadfence();
-    named_sync(barrier, 128);
-    if (thread == 0) flag_set(flag, 1);
-}
-__device__ __forceinline__ void take(Sums& d, const float* partial, u32* flag, int thread, int barrier) {
-    if (thread == 0) while (!flag_get(flag)) { }
-    named_sync(barrier, 128);
-    const f4* from = (const f4*)partial + thread;
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j) {
-            const f4 v = load_past_l1(from + (i * (BN / 8) + j) * 128);
-            d[i][4 * j] += v.x; d[i][4 * j + 1] += v.y; d[i][4 * j + 2] += v.z; d[i][4 * j + 3] += v.w;
-        }
-    named_sync(barrier, 128);
-    if (thread == 0) flag_set(flag, 0);                           // as it was found, for the next launch
-}
-#endif
-
-// ---- on the way out --------------------------------------------------------------------------------------------
-// Through shared memory, in boxes of 16 rows (a warp's), or of 64 columns by the tokens of a warpgroup; two buffers in turns.
-struct Outbox {
-    u32 buffers; u32 count; int barrier; bool first;
-    __device__ __forceinline__ void together() { if (ALONE) __syncwarp(); else named_sync(barrier, 128); }
-    __device__ __forceinline__ u32 take() {                       // a buffer that has been read
-        if (!BY_ROWS && first) tma_read_wait<1>();
-        together();
-        return buffers + (count++ & 1) * BOX_BYTES;
-    }
-    __device__ __forceinline__ void send(const TensorMap* map, u32 buffer, int c, int r, int z) {
-        smem_to_tma();
-        together();
-        if (first) {
-            if (OUT_ADD) tma_add(map, buffer, c, r, z); else tma_store(map, buffer, c, r, z);
-            tma_commit();
-        }
-    }
-};
-#if BY_ROWS
-using Target = Matrix;
-__device__ __forceinline__ const Matrix& further(const Matrix& to, int) { return to; }
-#else
-using Target = const TensorMap*;
-__device__ __forceinline__ const TensorMap* further(const TensorMap* maps, int by) { return maps + by; }
-#endif
-#if BY_ROWS || GROUPED == 1
-// Rows of a box of WIDTH columns, wherever they begin. A lane has two neighbours; where a row begins in the middle of a
-// word it writes its second and the next lane's first, and the ends are written alone.
-template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const Ends& p, const Matrix& to, u32 buffer, int c, int r, int end, int z, int warp, int lane) {
-    constexpr int LANES = WIDTH / 2, STEP = 32 / LANES * (ALONE ? 1 : 4), TURNS = ROWS / STEP;
-    const int l = lane % LANES, first = (ALONE ? 0 : warp % 4 * (32 / LANES)) + lane / LANES;
-    const int columns = (SWAP ? p.m : p.n) - c, rows = end - r;
-    u32 two[TURNS];
-#pragma unroll
-    for (int t = 0; t < TURNS; ++t) {
-        const int row = first + t * STEP;
-        const u32 turn = row * (WIDTH * 2) >> 7 & (WIDTH / 8 - 1);
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(two[t]) : "r"(buffer + row * (WIDTH * 2) + ((l / 4) ^ turn) * 16 + l % 4 * 4));
-    }
-    Out* at = SWAP ? to.at(c + 2 * l, r + first, z) : to.at(r + first, c + 2 * l, z);
-    const i64 step = STEP * (SWAP ? to.col : to.row);
-    const bool whole = columns >= WIDTH;
-#pragma unroll
-    for (int t = 0; t < TURNS; ++t, at += step) {
-        const u32 next = __shfl_down_sync(~0u, two[t], 1, LANES);
-        if (first + t * STEP >= rows) continue;
-        const bool odd = (u64)at & 2;
-        if (whole) {
-            if (!odd) *(u32*)at = two[t];
-            else if (l < LANES - 1) *(u32*)(at + 1) = __funnelshift_r(two[t], next, 16);
-            if (odd && l == 0) at[0] = (Out)two[t];
-            if (odd && l == LANES - 1) at[1] = (Out)(two[t] >> 16);
-        } else {
-            if (2 * l < columns) at[0] = (Out)two[t];
-            if (2 * l + 1 < columns) at[1] = (Out)(two[t] >> 16);
-        }
-    }
-}
-#endif
-#if !DIRECT && SPLIT == 1
-// WIDTH columns of a warp's 16 rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
-// swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
-template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, [[maybe_unused]] int end, int z, int warp, int lane) {
-    const u32 buffer = box.take();
-#if OUT_F32
-#pragma unroll
-    for (int j = 0; j < WIDTH / 8; ++j)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const u32 row = lane / 4 + 8 * h, unit = 2 * j + lane % 4 / 2;
-            const u32 turned = WIDTH == 32 ? unit ^ (row & 7) : unit ^ (row / 2 & 3);
-            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(buffer + row * (WIDTH * 4) + turned * 16 + (lane & 1) * 8),
-                         "f"(d[4 * j + 2 * h]), "f"(d[4 * j + 2 * h + 1]) : "memory");
-        }
-#elif SWAP
-    const u32 token = lane / 16 * 8 + lane % 8, unit = 2 * (warp % 4) + lane / 8 % 2;
-#pragma unroll
-    for (int j = 0; j + 1 < WIDTH / 8; j += 2) {
-        const u32 at = 8 * j + token;
-        stmatrix4_turned(buffer + at * 128 + (unit ^ (at & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]),
-                         pack(d[4 * j + 4], d[4 * j + 5]), pack(d[4 * j + 6], d[4 * j + 7]));
-    }
-    if (WIDTH / 8 % 2) {
-        constexpr int j = WIDTH / 8 - 1;
-        const u32 at = 8 * j + lane % 8;
-        stmatrix2_turned(buffer + at * 128 + (unit ^ (at & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]));
-    }
-#else
-    const u32 start = lane % 16 * (WIDTH * 2);                    // stmatrix: a lane has the address of row lane % 16
-    const u32 turn = start >> 7 & (WIDTH / 8 - 1);
-#pragma unroll
-    for (int q = 0; q < WIDTH / 16; ++q)
-        stmatrix4(buffer + start + ((q * 2 + lane / 16) ^ turn) * 16, pack(d[8 * q], d[8 * q + 1]), pack(d[8 * q + 2], d[8 * q + 3]),
-                  pack(d[8 * q + 4], d[8 * q + 5]), pack(d[8 * q + 6], d[8 * q + 7]));
-#endif
-#if BY_ROWS
-    box.together();
-    write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, to, buffer, c, r, end, z, warp, lane);
-#elif GROUPED == 1
-    if (r + (SWAP ? WIDTH : 16) <= end) box.send(to, buffer, c, r, z);
-    else {                                                        // rows behind the end are the next group's
-        box.together();
-        write_rows<SWAP ? 64 : WIDTH, SWAP ? WIDTH : 16>(p, p.out, buffer, c, r, end, z, warp, lane);
-        if (box.first) tma_commit();                              // of nothing: buffers are counted by it
-    }
-#else
-    box.send(to, buffer, c, r, z);
-#endif
-}
-// Columns of the sums from FROM on, box by box; `ready(i, column, width)` makes a box's sums what is written, right before they
-// are: sums of one box at a time leave registers for what an activation needs, and the first box is on its way earlier.
-template <int FROM, typename Ready> __device__ __forceinline__ void store(const Ends& p, Outbox& box, const Target& to, const Sums& d, int m0, int n0, int end, int z, int warp, int lane, Ready ready) {
-    constexpr int WIDE = OUT_F32 ? 32 : 64, REST = OUT_BN % WIDE, x = OUT_BN - REST;
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i) {
-        const int r = m0 + i * 64 + (ALONE ? 16 * (warp % 4) : 0);
-        const float* from = d[i] + FROM / 2;
-#if SWAP
-#pragma unroll
-        for (int c = 0; c < x; c += WIDE) {
-            ready(i, c, WIDE);
-            store_box<WIDE>(p, box, to, from + c / 2, r, n0 + c, end, z, warp, lane);
-        }
-        if (REST) {
-            ready(i, x, REST);
-            store_box<REST ? REST : 8>(p, box, further(to, 1), from + x / 2, r, n0 + x, end, z, warp, lane);
-        }
-#else
-#pragma unroll
-        for (int c = 0; c < x; c += WIDE) {
-            ready(i, c, WIDE);
-            store_box<WIDE>(p, box, to, from + c / 2, n0 + c, r, end, z, warp, lane);
-        }
-        if (REST & WIDE / 2) {
-            ready(i, x, WIDE / 2);
-            store_box<WIDE / 2>(p, box, further(to, 1), from + x / 2, n0 + x, r, end, z, warp, lane);
-        }
-        if (!OUT_F32 && (REST & 16)) {
-            constexpr int last = x + REST / 32 * 32;
-            ready(i, last, 16);
-            store_box<16>(p, box, further(to, 2), from + last / 2, n0 + last, r, end, z, warp, lane);
-        }
-#endif
-    }
-}
-#endif
-#if SPLIT == 1
-__device__ __forceinline__ void finish_and_store(const Params& p, [[maybe_unused]] Outbox& box, Sums& d, const Ahead& ahead, u32 staged, int m0, int n0, int end, int z, int warp, int lane) {
-    const Finish finish(p.ends, ahead, staged, m0, n0, z, 16 * (warp % 4), lane);
-#if DIRECT
-    const int row = m0 + 16 * (warp % 4);
-    if (KEEP) {
-        finish.all<true, false>(d);
-        store_direct<0>(p.ends, p.ends.keep, d, row, n0, z, lane);
-        if (GATED) store_direct<GATED ? OUT_BN : 0>(p.ends, p.ends.keep.from(p.ends.second), d, row, n0, z, lane);
-    }
-    finish.all<!KEEP, true>(d);
-    store_direct<0>(p.ends, p.ends.out, d, row, n0, z, lane);
-#else
-#if KEEP
-    store<0>(p.ends, box, p.kept[0], d, m0, n0, end, z, warp, lane, [&](int i, int c, int width) { finish.some<true, false>(d, i, i + 1, c, width); });
-    if (GATED) store<GATED ? OUT_BN : 0>(p.ends, box, p.kept[1], d, m0, n0, end, z, warp, lane, [](int, int, int) {});
-#endif
-#if BY_ROWS
-    const Matrix& out = p.ends.out;
-#else
-    const TensorMap* out = p.c;
-#endif
-    store<0>(p.ends, box, out, d, m0, n0, end, z, warp, lane, [&](int i, int c, int width) { finish.some<!KEEP, true>(d, i, i + 1, c, width); });
-#endif
-}
-#endif
-
-// The sums of the blocks that share a tile, added in the order of their parts of K, each block a part of the tile. Rows of C
-// lie one after the other where the ring was, a little apart so that no bank is asked twice; FAR: in memory.
-#if SPLIT > 1
-constexpr int C_COLUMNS = SWAP ? BM : OUT_BN, C_ROWS = SWAP ? OUT_BN : BM, PITCH = FAR ? C_COLUMNS : C_COLUMNS + (SWAP ? 4 : 8);
-__device__ __forceinline__ float* far_sums(const Params& p, u32 part, u32 rank) {
-    return p.partial + (i64)((blockIdx.x / (CLUSTER * SPLIT) * SPLIT + part) * CLUSTER + rank) * (BM * BN);
-}
-// All blocks of a tile have left their sums. Each warpgroup asks for itself; the flag counts those who left, then those who
-// have seen it, and is 0 again with the last of these.
-__device__ __forceinline__ void far_leave(u32* flag) {
-    __threadfence();                                              // behind the barrier: what all have written comes first
-    atomicInc(flag, 3 * SPLIT - 1);
-}
-__device__ __forceinline__ void far_meet(u32* flag, int thread, int barrier) {
-    if (thread == 0) {
-        while (flag_get(flag) < SPLIT) { }
-        atomicInc(flag, 3 * SPLIT - 1);
-    }
-    named_sync(barrier, 128);
-}
-__device__ __forceinline__ void lay_out(const Sums& d, [[maybe_unused]] u32 base, [[maybe_unused]] float* far, int row0, int warp, int lane) {
-#pragma unroll
-    for (int i = 0; i < MSUB; ++i)
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int row = row0 + i * 64 + 16 * (warp % 4) + lane / 4 + 8 * h, col = 8 * j + 2 * (lane % 4);
-                const float lo = d[i][4 * j + 2 * h], hi = d[i][4 * j + 2 * h + 1];
-#if FAR && SWAP
-                far[col * PITCH + row] = lo;
-                far[(col + 1) * PITCH + row] = hi;
-#elif FAR
-                *(float2*)(far + row * PITCH + col) = make_float2(lo, hi);
-#elif SWAP
-                const u32 at = base + (col * PITCH + row) * 4;
-                asm volatile("st.shared.f32 [%0], %1;\nst.shared.f32 [%2], %3;" :: "r"(at), "f"(lo), "r"(at + PITCH * 4), "f"(hi) : "memory");
-#else
-                asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(base + (row * PITCH + col) * 4), "f"(lo), "f"(hi) : "memory");
-#endif
-            }
-}
-// Eight neighbours of a row of C.
-__device__ __forceinline__ void put_eight(const Ends& p, const Matrix& to, const float (&v)[8], int row, int col, int z) {
-#if !OUT_F32 && !DIRECT
-    if ((SWAP ? col < p.n && row + 8 <= p.m : row < p.m && col + 8 <= p.n)) {
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to.at(row, col, z)), "r"(pack(v[0], v[1])), "r"(pack(v[2], v[3])),
-                     "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
-        return;
-    }
-#endif
-#pragma unroll
-    for (int e = 0; e < 8; ++e) put(p, to, v[e], SWAP ? row + e : row, SWAP ? col : col + e, z);
-}
-__device__ __forceinline__ void add_up(const Params& p, u32 base, u32 rank, int m0, int n0, int z, int thread) {
-    const Nearby parts(p.ends, m0, n0, z);
-    auto sums_of = [&](u32 block, int at) { return FAR ? load_past_l1((const f4*)(far_sums(p, block, rank) + at)) : load_of_block(base + at * 4, block); };
-#pragma unroll 4                                                  // what other blocks have is far away
-    for (int i = part_of_k(rank) * 256 + thread; i < C_ROWS * C_COLUMNS / 8; i += SPLIT * 256) {
-        const int down = i / (C_COLUMNS / 8), across = i % (C_COLUMNS / 8) * 8;
-        float v[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-        for (u32 block = 0; block < SPLIT; ++block) {
-            const f4 x = sums_of(block, down * PITCH + across), y = sums_of(block, down * PITCH + across + 4);
-            v[0] += x.x; v[1] += x.y; v[2] += x.z; v[3] += x.w; v[4] += y.x; v[5] += y.y; v[6] += y.z; v[7] += y.w;
-        }
-        const int row = SWAP ? m0 + across : m0 + down, col = SWAP ? n0 + down : n0 + across;
-        Beside rows[8], columns[8], own[8][2];
-#pragma unroll
-        for (int e = 0; e < 8; ++e) {
-            const int r = (SWAP ? row + e : row) - m0, c = (SWAP ? col : col + e) - n0;
-            rows[e] = parts.of_row(r);
-            columns[e] = parts.of_column(c);
-            own[e][0] = own[e][1] = {};
-            parts.of_two(r, c, own[e]);
-            if (SCALES) v[e] *= p.ends.scale_of_row(m0 + r) * p.ends.scale_of_column(n0 + c);
-            v[e] = before_activation(p.ends, v[e], rows[e], columns[e], own[e][0]);
-        }
-        if (KEEP) put_eight(p.ends, p.ends.keep, v, row, col, z);
-#pragma unroll
-        for (int e = 0; e < 8; e += 2) activate(v[e], v[e + 1]);
-#pragma unroll
-        for (int e = 0; e < 8; ++e) v[e] = after_activation(v[e], rows[e], columns[e], own[e][0]);
-        put_eight(p.ends, p.ends.out, v, row, col, z);
-    }
-}
-#endif
+#include "meet.cuh"
+#include "store.cuh"
 
 extern "C" __global__ void __launch_bounds__(384, 1)
 #if CLUSTER * NEAR_SPLIT > 1
@@ -654,7 +314,6 @@ gemm(const __grid_constant__ Params p) {
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (WARP_LOADS ? warp == 0 : threadIdx.x == 0) {
-            after_previous_kernel();
             const Ring ring = load_all(p, base, groups, order, walk, rank, lane);
             next_kernel_may_start();                              // not before: its blocks would wait where ours could run
             if (CLUSTER > 1) wait_until_free(ring, empty0);

@@ -9,15 +9,18 @@ use crate::loaded::Loaded;
 use crate::nvrtc::compile;
 use crate::tensor_map::{Swizzle, TensorBox};
 use cudarc::driver::sys::CUtensorMap;
-use gemwright_core::{DType, Product, Schedule, clusters_at_once};
+use gemwright_core::{DType, KernelTile, Product, Schedule, clusters_at_once};
 use std::sync::Arc;
 
 const TEXT: &str = include_str!("../kernels/gemm_sm90.cu");
-const HEADERS: [(&str, &str); 4] = [
+const HEADERS: [(&str, &str); 7] = [
     ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
     ("walk.cuh", include_str!("../kernels/walk.cuh")),
     ("groups.cuh", include_str!("../kernels/groups.cuh")),
     ("epilogue.cuh", include_str!("../kernels/epilogue.cuh")),
+    ("load.cuh", include_str!("../kernels/load.cuh")),
+    ("meet.cuh", include_str!("../kernels/meet.cuh")),
+    ("store.cuh", include_str!("../kernels/store.cuh")),
 ];
 
 /// Memory for tiles that are cut along K; one for each stream.
@@ -59,6 +62,7 @@ struct Params {
     shared: i32,
     z_a: i32,
     z_b: i32,
+    early: i32,
     groups: i32,
     group_ends: u64,
 }
@@ -157,6 +161,16 @@ fn group(config: &Config, (tiles_m, tiles_n): (u64, u64), at_once: u64, short: b
     if along { -size } else { size }
 }
 
+/// Blocks of K whose weights are asked for before the kernel before has ended. What they are multiplied by comes behind them, and
+/// is what the tensor cores wait for where it is more than they are, or where tokens are many.
+fn early_blocks(config: &Config, tokens: u64) -> i32 {
+    let KernelTile { m, n, .. } = config.tile;
+    let (weights, others) = if config.turned { (m, n) } else { (n, m) };
+    let kib = if tokens <= 128 { 48 } else { 32 };
+    let bytes = (kib * weights / others).clamp(16, 64) << 10;
+    (bytes / (weights * 128)).max(1) as i32
+}
+
 fn kernel(device: &Arc<Device>, config: &Config) -> Result<Arc<Kernel>, CudaError> {
     static LOADED: Loaded<Config> = Loaded::new();
     LOADED.kernel(device, config, || Kernel::load(device, &config.compile(false)?.cubin, "gemm", config.shared()))
@@ -186,10 +200,11 @@ impl Gemm {
         Ok(Gemm { config, product, kernel: kernel(device, &config)?, shares })
     }
 
-    /// Puts a run on the stream.
+    /// Puts a run on the stream; `early`: beside the end of what is on it, as the driver allows; `constant`: and no work on the
+    /// stream writes b, so that it is asked for before that has ended.
     ///
     /// # Safety
-    /// Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
+    /// `constant` is true. Every element of the operands, as the product's extents and the matrices' steps have them, is memory of the
     /// stream's device until the stream has done the work; those of the result are touched by nobody else, and overlap
     /// nothing. The scratch is of this stream alone. Of groups as many ends are there as groups, in order, none less than the
     /// one before or more than there are rows, or k. Factors are one, or as many as the operand has lines along k.
@@ -199,17 +214,18 @@ impl Gemm {
         operands: &Operands,
         scratch: &Scratch,
         early: bool,
+        constant: bool,
     ) -> Result<(), CudaError> {
         let Product { batch, m, n, .. } = self.product;
         if batch == 0 || m == 0 || n == 0 {
             return Ok(());
         }
-        let params = self.params(operands, scratch)?;
+        let params = self.params(operands, scratch, early && constant)?;
         // SAFETY: the kernel takes these parameters; the rest is the caller's.
         unsafe { self.kernel.launch(stream, self.shares.grid, THREADS, &params, early) }
     }
 
-    fn params(&self, operands: &Operands, scratch: &Scratch) -> Result<Params, CudaError> {
+    fn params(&self, operands: &Operands, scratch: &Scratch, constant: bool) -> Result<Params, CudaError> {
         let (config, Product { batch, m, n, k }) = (&self.config, self.product);
         let halves: u32 = if config.gate == Gate::First { 2 } else { 1 };
         if (config.grouping != Grouping::None) != operands.group_ends.is_some() {
@@ -274,6 +290,7 @@ impl Gemm {
             shared: shares.shared,
             z_a: z(a),
             z_b: z(b),
+            early: if constant { early_blocks(config, m) } else { 0 },
             groups: if config.grouping == Grouping::None { 0 } else { batch as i32 },
             group_ends: operands.group_ends.unwrap_or(0),
         })
@@ -356,7 +373,7 @@ fn operand(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemwright_core::{Cluster, KernelTile};
+    use gemwright_core::Cluster;
 
     fn shares(schedule: Schedule, cluster: Cluster, sides: (u64, u64, u64, u64)) -> Shares {
         let tile = KernelTile::named("128x256").unwrap();
@@ -414,10 +431,24 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_asked_for_early_as_far_as_the_rest_can_follow() {
+        let blocks = |tile, turned, tokens| {
+            let config = Config::new(KernelTile::named(tile).unwrap(), Schedule::Persistent, turned);
+            early_blocks(&config, tokens)
+        };
+        assert_eq!(blocks("64x32p", true, 32), 8);
+        assert_eq!(blocks("64x32p", false, 64), 6);
+        assert_eq!(blocks("64x128p", true, 512), 2);
+        assert_eq!(blocks("128x256", true, 8192), 1);
+    }
+
+    #[test]
     fn parameters_lie_as_the_kernel_has_them() {
         assert_eq!(std::mem::offset_of!(Params, ends), 1408);
         assert_eq!(std::mem::offset_of!(Params, partial), 1640);
         assert_eq!(std::mem::offset_of!(Params, k), 1656);
+        assert_eq!(std::mem::offset_of!(Params, early), 1688);
+        assert_eq!(std::mem::offset_of!(Params, groups), 1692);
         assert_eq!(std::mem::offset_of!(Params, group_ends), 1696);
         assert_eq!(size_of::<Params>(), 1792);
     }

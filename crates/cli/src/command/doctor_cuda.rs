@@ -4,7 +4,7 @@ use super::doctor::Args;
 use crate::error::Error;
 use crate::output::Format;
 use gemwright_cuda::{CudaError, Device, compiler_version};
-use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all, check_bias_gradients};
+use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all, check_bias_gradients, check_chains};
 use gemwright_report as report;
 use serde_json::json;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let failed = |e: CudaError| Error::Failed(e.to_string());
     check_all(&cases, &device, &mut |case, verdict| count(describe(case), verdict)).map_err(failed)?;
     if args.kernel.is_none() {
-        for (what, verdict) in check_bias_gradients(&device).map_err(failed)? {
+        let chains = check_chains(&device).map_err(failed)?;
+        for (what, verdict) in check_bias_gradients(&device).map_err(failed)?.into_iter().chain(chains) {
             count(what, &verdict);
         }
     }

@@ -53,8 +53,9 @@ pub struct Args {
     /// Turns of every candidate
     #[arg(long, default_value_t = 9, value_name = "N")]
     rounds: usize,
-    /// Times that the fastest of a product are measured, with all other products in between: what disturbs a machine for a
-    /// minute must not decide [default: 2 on a CPU, 1 on a GPU]
+    /// Times that the fastest of a product are measured at most, with all other products in between: what disturbs a machine
+    /// for a minute must not decide. From the third on only those whose times do not tell who is faster
+    /// [default: 4 on a CPU, 1 on a GPU]
     #[arg(long, value_name = "N")]
     visits: Option<usize>,
     /// Threads of every candidate [default: all]
@@ -321,7 +322,7 @@ impl Tuning<'_> {
             self.say(&format!("not tuned: {share} could be gained at most, less than the {least} that were asked for"));
             return Ok(());
         }
-        let visits = self.args.visits.unwrap_or(if self.args.device == DeviceArg::Cpu { 2 } else { 1 }).max(1);
+        let visits = self.args.visits.unwrap_or(if self.args.device == DeviceArg::Cpu { 4 } else { 1 }).max(1);
         let mut seen: Vec<(Vec<Timed>, Vec<Named>)> = stakes.iter().map(|_| Default::default()).collect();
         let progress = bar(self.args.output.quiet, stakes.len() * visits, "products");
         let mut done = 0;
@@ -333,7 +334,7 @@ impl Tuning<'_> {
                     left += usize::from(visit == 0);
                     continue;
                 }
-                let again = near(times);
+                let again = if visit < 2 { near(times) } else { undecided(times) };
                 let who = match visit {
                     0 => Who::Everyone,
                     // Between one and itself there is nothing to decide.
@@ -499,6 +500,16 @@ fn near(times: &[Timed]) -> Vec<String> {
     real.filter(|timed| timed.seconds <= NEAR * least).map(|timed| runner_word(&timed.runner)).collect()
 }
 
+/// Those whose turns lay so far apart that the fastest of them may have been faster than anyone's median: what disturbed them is
+/// what decided. One alone is the fastest himself.
+fn undecided(times: &[Timed]) -> Vec<String> {
+    let least = times.iter().map(|timed| timed.seconds).fold(f64::INFINITY, f64::min);
+    let real = times.iter().filter(|timed| timed.runner.candidate != PICKED);
+    real.filter(|timed| timed.seconds * (1.0 - timed.spread / 2.0) <= least)
+        .map(|timed| runner_word(&timed.runner))
+        .collect()
+}
+
 /// Of two visits to a runner the faster one: what else a machine does only adds.
 fn keep_the_lesser(times: &mut Vec<Timed>, further: Vec<Timed>) {
     for new in further {
@@ -557,6 +568,9 @@ mod tests {
         keep_the_lesser(&mut times, vec![timed("own", 1.2), timed("mkl", 0.9)]);
         assert_eq!(times, [timed("own", 1.0), timed("mkl", 0.9), timed("blis", 1.6)]);
         assert!(near(&[]).is_empty());
+        assert_eq!(undecided(&times), ["mkl:packed"]);
+        times[0].spread = 0.3;
+        assert_eq!(undecided(&times), ["own:packed", "mkl:packed"]);
     }
 
     #[test]

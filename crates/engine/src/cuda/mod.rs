@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod chain;
 mod check;
+mod check_chain;
 mod choose;
 pub mod contest;
 mod copies;
@@ -17,6 +18,7 @@ mod tabled;
 pub mod tune;
 
 pub use check::{Case, Verdict, cases, check, check_all, check_bias_gradients};
+pub use check_chain::check_chains;
 pub use choose::{choose, ranked};
 pub use cublaslt::CublasLt;
 pub use kernel::{Build, Kernel};

@@ -133,9 +133,19 @@ impl Plan for OwnPlan {
             // SAFETY: operands and workspace are the caller's promise; the copies lie inside the workspace.
             unsafe { pad.launch(&queue.stream, &copies, queue.early) }.map_err(failed)?;
         }
+        let constant =
+            queue.constant_weights && self.pad.is_none() && self.rows == self.problem && b_is_weights(&self.problem);
         // SAFETY: the caller's promises are those of the kernel; the scratch is the queue's, whose stream is one.
-        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch, queue.early) }.map_err(failed)
+        unsafe { self.gemm.launch(&queue.stream, &told, &queue.scratch, queue.early, constant) }.map_err(failed)
     }
+}
+
+/// Of a gradient of weights, where neither operand is contiguous along k, both are activations; one row or column does not tell;
+/// and what differs within a batch may be activations too.
+fn b_is_weights(problem: &Problem) -> bool {
+    let p = problem.product;
+    let forward = (problem.a.col == 1 || problem.b.row == 1) && p.m > 1 && p.n > 1;
+    forward && (p.batch <= 1 || problem.b.batch == 0)
 }
 
 /// The same problem with the result's rows contiguous: a transposed one has its operands swapped.
@@ -325,6 +335,19 @@ mod tests {
             Problem { promoted: true, ..linear },
         ] {
             assert!(!taken(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn weights_are_told_from_activations() {
+        let linear = Problem::linear(64, 128, 96, DType::Bf16);
+        let batch = Product { batch: 4, ..linear.product };
+        assert!(b_is_weights(&linear));
+        assert!(b_is_weights(&Problem { b: Layout::row_major(96, 128), ..linear }));
+        assert!(b_is_weights(&Problem { product: batch, a: Layout { batch: 6144, ..linear.a }, ..linear }));
+        assert!(!b_is_weights(&Problem { product: batch, b: Layout { batch: 12_288, ..linear.b }, ..linear }));
+        for (m, n) in [(64, 128), (1, 128), (64, 1)] {
+            assert!(!b_is_weights(&Problem::grad_weight(m, n, 96, DType::Bf16)));
         }
     }
 
