@@ -382,7 +382,8 @@ impl KernelChoice {
             _ if far => factor(true, costs.far[2]),
             Cluster::PAIR => factor(true, costs.pair),
             Cluster::BESIDE => factor(true, costs.beside),
-            _ => factor(true, costs.quad),
+            // Of tiles that tokens fill half, others are faster.
+            _ => factor(2 * product.m > u64::from(self.tile.n), costs.quad),
         };
         // An epilogue beside the products makes blocks that share a tile uneven.
         let uneven = if !alone && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
