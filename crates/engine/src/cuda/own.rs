@@ -344,7 +344,7 @@ mod tests {
         let batch = Product { batch: 4, ..linear.product };
         assert!(b_is_weights(&linear));
         assert!(b_is_weights(&Problem { b: Layout::row_major(96, 128), ..linear }));
-        assert!(b_is_weights(&Problem { product: batch, a: Layout { batch: 6144, ..linear.a }, ..linear }));
+        assert!(b_is_weights(&Problem { product: batch, b: Layout { batch: 0, ..linear.b }, ..linear }));
         assert!(!b_is_weights(&Problem { product: batch, b: Layout { batch: 12_288, ..linear.b }, ..linear }));
         for (m, n) in [(64, 128), (1, 128), (64, 1)] {
             assert!(!b_is_weights(&Problem::grad_weight(m, n, 96, DType::Bf16)));
