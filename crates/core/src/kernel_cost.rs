@@ -74,10 +74,12 @@ struct Costs {
     cut_blocks: f64,
     /// Of each further part of a tile that its last one takes, for each element: they come one after the other.
     take: f64,
-    /// Of adding up within a cluster: at least, for each element, for each block of the cluster.
-    add: [f64; 3],
-    /// Of adding up through memory: at least, for each element, and what a block of K takes longer instead of `pair`.
-    far: [f64; 3],
+    /// Of adding up within a cluster: at least, for each sum of a thread (of 128 of them), for each block of the cluster, what a
+    /// block of K takes longer where its blocks have different ones, and the rate of memory then.
+    add: [f64; 5],
+    /// Of adding up through memory: at least, for each sum of a thread, what a block of K takes longer instead of `pair`, and the
+    /// rate of memory.
+    far: [f64; 4],
     /// Before and after everything, and before every round of blocks that have one tile each.
     launch: f64,
     starts: f64,
@@ -107,8 +109,8 @@ const FEW: Costs = Costs {
     cut: [20230.0, 0.0],
     cut_blocks: 0.8297,
     take: 0.12,
-    add: [1117.0, 0.8059, 778.9],
-    far: [5011.0, 0.6551, 0.7344],
+    add: [2200.0, 0.1172, 13.94, 0.8682, 0.8259],
+    far: [6231.0, 0.01992, 1.035, 1.309],
     launch: 2803.0,
     starts: 808.5,
     memory: 1.397,
@@ -136,8 +138,8 @@ const LOW: Costs = Costs {
     cut: [6851.0, 1.505],
     cut_blocks: 1.52,
     take: 0.12,
-    add: [8405.0, 0.7222, 207.3],
-    far: [7034.0, 0.1375, 1.257],
+    add: [6116.0, 0.149, 433.3, 0.9111, 0.7977],
+    far: [9150.0, 0.1659, 0.9919, 1.003],
     launch: 1126.0,
     starts: 329.3,
     memory: 1.18,
@@ -165,8 +167,8 @@ const SOME: Costs = Costs {
     cut: [22140.0, 0.001929],
     cut_blocks: 1.125,
     take: 0.12,
-    add: [7913.0, 0.4496, 1467.0],
-    far: [9000.0, 0.5, 1.0],
+    add: [1834.0, 0.233, 620.7, 1.062, 0.4302],
+    far: [8025.0, 0.5368, 0.9054, 0.6447],
     launch: 1632.0,
     starts: 2588.0,
     memory: 0.8061,
@@ -194,8 +196,8 @@ const MANY: Costs = Costs {
     cut: [27560.0, 0.0],
     cut_blocks: 1.241,
     take: 0.12,
-    add: [1804.0, 0.4373, 104.4],
-    far: [20000.0, 0.5, 1.0],
+    add: [1804.0, 0.4373, 104.4, 1.0, 1.0],
+    far: [20000.0, 0.5, 1.0, 1.0],
     launch: 1513.0,
     starts: 4457.0,
     memory: 0.9514,
@@ -294,8 +296,10 @@ impl KernelChoice {
         let fine = n > 64 && !n.is_multiple_of(16);
         let whole = persistent || self.schedule == Schedule::DataParallel;
         let shared = match self.cluster {
-            // Of clusters of 3, 5 and 6 fewer run at once than multiprocessors would allow, and they won nowhere.
-            Cluster::ONE => self.schedule != Schedule::SplitK(3),
+            // Of clusters of 3, 5 and 6 fewer run at once than multiprocessors would allow, and they won nowhere; nor did large
+            // tiles in many parts.
+            Cluster::ONE if split => parts != 3 && m <= if parts > 4 { 64 } else { 128 },
+            Cluster::ONE => true,
             // Where a is much the larger one; with few tokens as a it was slower than none.
             Cluster::BESIDE => whole && n >= 64 && ((m == 256 && n < 256) || (m > n && n <= 80 && self.turned)),
             Cluster::PAIR if m * n >= 128 * 128 && !split => true,
@@ -352,14 +356,24 @@ impl KernelChoice {
         let [a, b] = if self.turned { [feeds[1], feeds[0]] } else { feeds };
         let [below, beside] = [self.cluster.down, self.cluster.across].map(f64::from);
         let alone = self.cluster == Cluster::ONE;
-        let far = !alone && matches!(self.schedule, Schedule::SplitK(_));
+        let split = matches!(self.schedule, Schedule::SplitK(_));
+        let far = !alone && split;
+        // Of narrow tiles four that share tokens are far slower than others as soon as these take several of them.
+        if self.cluster == Cluster::QUAD && self.tile.n < 64 && u64::from(self.tile.n) < product.m {
+            return f64::INFINITY;
+        }
         let (tiles, at_once) = self.tiles(product, chip);
         let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
         // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
         let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
         let [[pieces_a, until_a], [pieces_b, until_b]] = [a, b].map(|feed| costs.unaligned(feed));
-        let stages = f64::from(self.tile.stages(b.turned, self.tile.out_bytes(self.turned, self.schedule)));
+        let given = match self.schedule {
+            Schedule::SplitK(parts) if alone => self.tile.given_bytes(parts),
+            _ => 0,
+        };
+        let taken = self.tile.out_bytes(self.turned, self.schedule) + given;
+        let stages = f64::from(self.tile.stages(b.turned, taken));
         let late = costs.late + if alone { 0.0 } else { costs.meet };
         let block = largest(
             &[
@@ -378,6 +392,7 @@ impl KernelChoice {
         let together = factor(!self.tile.pingpong, costs.together)
             * factor(self.turned, costs.swap[usize::from(a.turned && b.turned)]);
         let shared = match self.cluster {
+            Cluster::ONE if split => factor(true, costs.add[3]),
             Cluster::ONE => 1.0,
             _ if far => factor(true, costs.far[2]),
             Cluster::PAIR => factor(true, costs.pair),
@@ -407,23 +422,30 @@ impl KernelChoice {
                 whole + cut + beside + last + summing
             }
             Schedule::SplitK(parts) => {
-                let (add, waves) = match far {
-                    false => {
-                        let add = per_tile([costs.add[0], costs.add[1]]) + costs.add[2] * f64::from(parts);
-                        (add, tiles.div_ceil(at_once) as f64)
-                    }
-                    // Who adds up through memory waits for others, so all of them have to run.
-                    true if tiles > at_once => return f64::INFINITY,
-                    true => (per_tile([costs.far[0], costs.far[1]]), 1.0),
-                };
-                waves * ((blocks / f64::from(parts)).ceil() * block + add)
+                // Who adds up through memory waits for others, so all of them have to run; where even clusters would take
+                // turns, whole tiles keep as many multiprocessors busy.
+                if tiles > at_once {
+                    return f64::INFINITY;
+                }
+                let sums = f64::from(self.tile.sums() * 128);
+                let [add, each, of_block, ..] = costs.add;
+                let near = add + each * sums + of_block * f64::from(parts);
+                let add = if far { costs.far[0] + costs.far[1] * sums } else { near };
+                (blocks / f64::from(parts)).ceil() * block + add
             }
         };
         let starts =
             if self.schedule == Schedule::DataParallel { tiles.div_ceil(at_once) as f64 * costs.starts } else { 0.0 };
         let Product { batch, m, n, k } = *product;
         let bytes = 2.0 * (batch * (m * k + n * k + m * n)) as f64;
-        costs.launch + starts + largest(&[work, bytes / (chip.memory * costs.memory)], costs.overlap)
+        let rate = if far {
+            costs.far[3]
+        } else if split {
+            costs.add[4]
+        } else {
+            1.0
+        };
+        costs.launch + starts + largest(&[work, bytes / (chip.memory * costs.memory * rate)], costs.overlap)
     }
 }
 

@@ -114,13 +114,20 @@ impl KernelTile {
     }
 
     /// Bytes through which results leave: two buffers of 64 rows by 128 bytes for each of two warpgroups. Turned ones have
-    /// fewer rows; sums of a tile that is cut go where the operands were, or to memory, those of a block's only one to the former.
+    /// fewer rows; sums of a tile that is cut go elsewhere, those of a block's only one where the operands were.
     pub fn out_bytes(&self, turned: bool, schedule: Schedule) -> u32 {
         match schedule {
             Schedule::SplitK(_) | Schedule::DataParallel => 0,
             _ if turned => 4 * (self.n.min(64) * 128).next_multiple_of(1024),
             _ => 4 * 8192,
         }
+    }
+
+    /// Bytes into which the blocks of a cluster, each with a part of K, put the sums that this one adds up, and their two
+    /// barriers: four sums of a thread at a time, as many of these as come to a block.
+    pub fn given_bytes(&self, parts: u32) -> u32 {
+        let (cells, warpgroups) = (self.sums() / 4, if self.pingpong { 1 } else { 2 });
+        (parts - 1) * cells.div_ceil(parts) * warpgroups * 128 * 16 + 16
     }
 
     /// Blocks of K that are on their way at once: as many as fit beside `taken` bytes, up to what hides the way to memory.

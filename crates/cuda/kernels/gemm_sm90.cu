@@ -8,8 +8,8 @@
 //   STAGES      slots of the ring
 //   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B, or, where
 //   ACROSS      is not 1, as many side by side that share the tile of A
-//   SPLIT       blocks that share out the K of one tile: those of a cluster, who add up through each other's shared memory, or,
-//               where a cluster shares an operand (FAR), any, who add up through the second-level cache and must all run at once
+//   SPLIT       blocks that share out the K of one tile: those of a cluster, who give each other their sums through shared memory,
+//               or, where a cluster shares an operand (FAR), any, who do through the second-level cache and must all run at once
 //   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
 //               stores while the other multiplies
 //   ONE_TILE    a block has no more than one tile, so that its result goes where the ring was, which is the larger for it
@@ -60,9 +60,13 @@ constexpr u32 OFF_RING_END = OFF_B + STAGES * B_SLOT, OFF_OUT = ONE_TILE ? 0 : O
 // itself, but for turned ones, where a warp's part of a row is too short to be sent alone.
 constexpr bool ALONE = !SWAP;
 constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
+// Of a split tile, what the other blocks of the cluster give: the four sums that a thread has of 64 rows by 8 columns are a cell,
+// and every block finishes some of them (meet.cuh).
+constexpr int CELLS = MSUB * (BN / 8), MOST_CELLS = (CELLS + SPLIT - 1) / SPLIT, HALVES = PINGPONG ? 1 : 2;
+constexpr u32 CELL_BYTES = 128 * 16, GIVEN_BYTES = NEAR_SPLIT > 1 ? (SPLIT - 1) * HALVES * MOST_CELLS * CELL_BYTES : 0, OFF_GIVEN = OFF_RING_END;
 constexpr u32 OUT_BYTES = DIRECT || SPLIT > 1 ? 0 : (ALONE ? 8 : 2) * 2 * BOX_BYTES;
-constexpr u32 OFF_BAR = OFF_RING_END + (ONE_TILE ? 0 : OUT_BYTES);
-constexpr u32 OFF_STAGED = OFF_BAR + 2 * STAGES * 8;           // numbers of columns for the epilogue, of either warpgroup
+constexpr u32 OFF_BAR = OFF_RING_END + (ONE_TILE ? 0 : OUT_BYTES) + GIVEN_BYTES, OFF_GIVEN_BARS = OFF_BAR + 2 * STAGES * 8;
+constexpr u32 OFF_STAGED = OFF_GIVEN_BARS + (NEAR_SPLIT > 1 ? 16 : 0);           // numbers of columns for the epilogue, of either warpgroup
 constexpr u32 STAGED_BYTES = STAGED ? BY_COLUMN * BN * sizeof(Out) : 0;
 constexpr u32 OFF_GROUPS = OFF_STAGED + 2 * STAGED_BYTES;
 constexpr u32 SMEM_BYTES = OFF_GROUPS + GROUPS_BYTES;
@@ -70,7 +74,6 @@ static_assert(MSUB >= 1 && MSUB * BN <= 384, "at most 192 sums a thread");
 static_assert(SMEM_BYTES <= 232448, "more shared memory than a block may have");
 static_assert(SPLIT == 1 || !STREAM_K, "K is cut in one way");
 static_assert(!ONE_TILE || OUT_BYTES <= OFF_RING_END, "the result goes where the ring was");
-static_assert(NEAR_SPLIT == 1 || (SWAP ? BN * (BM + 4) : BM * (BN + 8)) * 4 <= OFF_BAR, "sums of a split tile go where the ring was");
 static_assert(!GATED || (!SWAP && !B_MN && BN % 32 == 0 && CLUSTER <= 2), "gate and up lie side by side in a tile of B");
 static_assert(!OUT_ADD || (OUT_F32 && !KEEP), "only f32 is added to, and nothing that is kept");
 static_assert(!GATED || !PARTS, "a gate has no other parts");
@@ -291,11 +294,14 @@ gemm(const __grid_constant__ Params p) {
             bar_init(full0 + s * 8, 1);                           // the one who loads, and the bytes
             bar_init(empty0 + s * 8, (PINGPONG ? 4 : 8) * CLUSTER);      // every warp that reads the slot
         }
+        if (NEAR_SPLIT > 1 && warp == 11)
+            for (int half = 0; half < 2; ++half) bar_init(base + OFF_GIVEN_BARS + half * 8, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
     // Of a split tile nobody reaches into another block before sums are there. What was fenced above needs no more than that.
     if (CLUSTER > 1) cluster_meet(); else __syncthreads();
+    if (NEAR_SPLIT > 1) cluster_arrive();
 
     // Whoever loads cut tiles has no registers for a choice.
     const bool along = !STREAM_K && p.group < 0;
@@ -319,9 +325,7 @@ gemm(const __grid_constant__ Params p) {
             if (CLUSTER > 1) wait_until_free(ring, empty0);
         }
         __syncwarp();
-#if NEAR_SPLIT > 1
-        cluster_sync();
-#endif
+        if (NEAR_SPLIT > 1) cluster_wait();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         after_previous_kernel();
@@ -372,13 +376,22 @@ gemm(const __grid_constant__ Params p) {
             }
 #endif
 #if SPLIT > 1
-            if (!FAR) named_sync(5, PINGPONG ? 128 : 256);        // both warpgroups have read the ring
-            lay_out(d, base, FAR ? far_sums(p, part_of_k(rank), rank) : nullptr, row0, warp, lane);
-            if (FAR) {
+            // One tile for each cluster, or for SPLIT of them: the grid is as large as that.
+            const int part = part_of_k(rank), half = PINGPONG ? 0 : mine;
+            if (!FAR) {
+                cluster_wait();                                   // their barriers are set up
+                const u32 bar = base + OFF_GIVEN_BARS + half * 8;
+                if (thread == 0 && cells_of(part)) bar_expect(bar, (SPLIT - 1) * cells_of(part) * CELL_BYTES);
+                give(p, d, base, part, rank, half, thread);
+                if (cells_of(part)) bar_wait(bar, 0);
+            } else {
+                give(p, d, base, part, rank, half, thread);
                 __threadfence();
                 named_sync(5, PINGPONG ? 128 : 256);
                 if (threadIdx.x == 128) far_leave(p.flags + me * CLUSTER + rank);
+                far_meet(p.flags + me * CLUSTER + rank, thread, group);
             }
+            put_cells(p, add_up(p, d, base, part, rank, half, thread), part, m0, n0, at.z, warp, lane);
 #else
             if (ONE_TILE && !DIRECT) named_sync(5, PINGPONG ? 128 : 256);        // both warpgroups have read the ring
             const u32 staged = base + OFF_STAGED + mine * STAGED_BYTES;
@@ -391,14 +404,9 @@ gemm(const __grid_constant__ Params p) {
 #endif
         }
 #if SPLIT > 1
-        // One tile for each cluster, or for SPLIT of them: the grid is as large as that.
-        if (FAR) far_meet(p.flags + me * CLUSTER + rank, thread, group); else cluster_sync();
-        const Place at = order.at(me);
-        add_up(p, base, rank, first_row(p, at, rank), first_column(p, at, rank), at.batch, threadIdx.x - 128);
+        if (NEAR_SPLIT > 1 && PINGPONG && mine == 1) cluster_wait();     // who has no tile
 #elif !DIRECT
         if (box.first) tma_read_wait<0>();                        // shared memory must last as long as it is read
 #endif
     }
-    // No block may leave while another still reads its sums.
-    if (NEAR_SPLIT > 1) { __syncwarp(); cluster_meet(); }
 }

@@ -53,6 +53,9 @@ __device__ __forceinline__ void cluster_sync() {
 __device__ __forceinline__ void cluster_meet() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
+// Its two halves: what came before the first is seen behind the second.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ __forceinline__ u32 cluster_rank() {
     u32 rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -136,10 +139,20 @@ __device__ __forceinline__ float float_of_block(u32 addr, u32 block) {
                  : "=f"(v) : "r"(addr), "r"(block) : "memory");
     return v;
 }
-__device__ __forceinline__ f4 load_of_block(u32 addr, u32 block) {          // shared memory of a block of the cluster
+// The same address in another block of the cluster, for what follows.
+__device__ __forceinline__ u32 address_in_block(u32 addr, u32 block) {
+    u32 there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(addr), "r"(block));
+    return there;
+}
+// Into the shared memory of another block; its barrier counts the bytes when they are there.
+__device__ __forceinline__ void send_four(u32 there, float x, float y, float z, float w, u32 bar) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                 :: "r"(there), "f"(x), "f"(y), "f"(z), "f"(w), "r"(bar) : "memory");
+}
+__device__ __forceinline__ f4 load_four(u32 addr) {
     f4 v;
-    asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a]; }"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(addr), "r"(block) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(addr) : "memory");
     return v;
 }
 
