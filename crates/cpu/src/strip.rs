@@ -62,6 +62,11 @@ pub unsafe fn lay<S: Tiles>(
     // Where rows lie side by side a few steps of all strips are taken at a time, so that each line is read once.
     let at_once = if a.row == 1 { STEPS_AT_ONCE } else { kc };
     for k in (0..kc).step_by(at_once) {
+        if a.row == 1 {
+            let ((first, _), (last, rows)) = (strips.part(some.start), strips.part(some.end - 1));
+            // SAFETY: by the contract.
+            unsafe { S::vectorize(|| ask_steps::<S>(a, (first, last + rows), (k0 + k + AHEAD, at_once))) };
+        }
         for (place, strip) in some.clone().enumerate() {
             let (first, rows) = strips.part(strip);
             // SAFETY: by the contract.
@@ -85,7 +90,24 @@ unsafe fn lay_rows<S: Tiles>(a: &Mat<'_, S::T>, (i, rows): (usize, usize), (k0, 
 }
 
 /// Steps whose lines stay in the first-level cache while all strips of a group take what they need.
-const STEPS_AT_ONCE: usize = 16;
+const STEPS_AT_ONCE: usize = 8;
+/// Steps ahead that lines are asked for while strips are laid out.
+const AHEAD: usize = 16;
+
+/// Asks for rows from..to of some steps, where rows lie side by side; they need not be there.
+///
+/// # Safety
+/// `S` is available, and this is inlined into code compiled for it.
+#[inline(always)]
+unsafe fn ask_steps<S: Tiles>(a: &Mat<'_, S::T>, (from, to): (usize, usize), (k0, steps): (usize, usize)) {
+    let line = 64 / size_of::<S::T>();
+    for k in k0..k0 + steps {
+        for i in (from..to).step_by(line) {
+            // SAFETY: by the contract.
+            unsafe { S::prefetch(a.at(i, k)) };
+        }
+    }
+}
 
 /// Room for the sums of a tile, as large as any.
 #[repr(align(64))]
