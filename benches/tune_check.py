@@ -6,8 +6,8 @@
 Tunes once (DIR/table.csv), then measures the list again in so many fresh processes, every candidate in turns as in the
 first, but without its further visits to those who may be the fastest. Of those runs only: the time end to end of the
 table's choices beside that of each candidate alone, median of the processes. Then every other M is left out of the table,
-and what neighbours and cost model say for it is held against the best that was measured; and, N and K by N and K, the cost
-model alone. What DIR has already is not measured again.
+and whom neighbours and cost model say for it is held against whom the whole table says, by their times in those processes
+(median of the ratios); and, N and K by N and K, the cost model alone. What DIR has already is not measured again.
 """
 
 import argparse
@@ -108,19 +108,21 @@ def main():
             winners.setdefault(chosen[key][0], []).append(key[1:])
         for name, where in sorted(winners.items(), key=lambda x: -len(x[1])):
             say(f"  won by {name}: {len(where)}, such as {' '.join('x'.join(map(str, w)) for w in where[:4])}")
-        # Look-up: against the best of the same table, of what was left out.
+        # Look-up: whom a table says that lacks the product, beside whom the whole one says.
         rows = sorted({key[1] for key in keys})
         odd = set(rows[1::2])
         folder = options.record / "left-out"
+        def loss(short, key):
+            found = look_up(options, short, key)
+            return statistics.median(run[key][1].get(found, math.inf) / run[key][1][chosen[key][0]] for run in runs)
         short = without(options, table, folder, lambda key: key[1] in odd)
-        loss = [chosen[key][1].get(look_up(options, short, key), math.inf) / min(chosen[key][1].values()) for key in keys if key[1] in odd]
-        say(f"  neighbours, every other M left out: {geomean(loss):.3f} of the best, geometric mean over {len(loss)}; worst {max(loss):.3f}")
-        loss = []
+        lost = [loss(short, key) for key in keys if key[1] in odd]
+        say(f"  neighbours, every other M left out: {geomean(lost):.3f} of the table's, geometric mean over {len(lost)}; worst {max(lost):.3f}")
+        lost = []
         for n, k in sorted({key[2:] for key in keys}):
             short = without(options, table, folder, lambda key: key[2:] == (n, k))
-            some = [key for key in keys if key[2:] == (n, k)]
-            loss += [chosen[key][1].get(look_up(options, short, key), math.inf) / min(chosen[key][1].values()) for key in some]
-        say(f"  cost model, each N and K left out: {geomean(loss):.3f} of the best, geometric mean over {len(loss)}; worst {max(loss):.3f}")
+            lost += [loss(short, key) for key in keys if key[2:] == (n, k)]
+        say(f"  cost model, each N and K left out: {geomean(lost):.3f} of the table's, geometric mean over {len(lost)}; worst {max(lost):.3f}")
         shutil.rmtree(folder, ignore_errors=True)
     (options.record / "summary.txt").write_text("\n".join(lines).strip() + "\n")
 

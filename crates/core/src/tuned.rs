@@ -1,6 +1,8 @@
 //! What was measured fastest on a device, and who is asked for a product that was not: its neighbours in M, or all that was
 //! measured of a kind.
 
+mod steady;
+
 use crate::DType;
 use std::collections::HashMap;
 
@@ -51,7 +53,7 @@ pub struct Timed {
     pub spread: f64,
 }
 
-/// A product with all that was measured of it, fastest first.
+/// A product with all that was measured of it: who is named, then the others, the faster the earlier.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct TunedRow {
@@ -62,7 +64,7 @@ pub struct TunedRow {
 }
 
 impl TunedRow {
-    /// The fastest.
+    /// Who is named: the fastest, or who is hardly slower and the fastest over all ([`TunedTable::settle`]).
     pub fn best(&self) -> Option<&Timed> {
         self.times.first()
     }

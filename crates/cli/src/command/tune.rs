@@ -9,13 +9,14 @@ use crate::error::Error;
 use crate::output::OutputArgs;
 use crate::subject::{ModelOptions, parse_dtype, parse_share};
 use gemwright_core::{
-    Cell, DType, PICKED, Runner, Table, Threshold, Timed, TunedDevice, TunedKind, TunedRow, TunedTable,
+    Cell, DType, PICKED, Runner, Table, Threshold, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable,
 };
 use gemwright_engine::tuned_files::{self, Journal};
 use gemwright_engine::{Epilogue, Layout, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
 use gemwright_report as report;
 use serde_json::json;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -365,6 +366,13 @@ impl Tuning<'_> {
         if left > 0 {
             self.say(&format!("the budget is spent: {left} products were not tuned, those with least at stake"));
         }
+        let mut counts: HashMap<TunedKey, u64> = HashMap::new();
+        for asked in &self.asked {
+            for prepacked in [false, true] {
+                *counts.entry(Problem { prepacked, ..asked.problem }.tuned_key()).or_default() += asked.count;
+            }
+        }
+        table.settle(|key| counts.get(key).copied().unwrap_or(0));
         let earlier = table.device.clone();
         table.device = self.device();
         table.device.flops = table.device.flops.max(earlier.flops);
