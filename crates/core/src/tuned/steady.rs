@@ -28,7 +28,7 @@ impl TunedTable {
     }
 }
 
-/// Whether one is faster than another by more than what their turns differ: the quartiles around both medians do not overlap.
+/// Whether one is faster than another by more than their turns differ: by half of what lies between the quartiles of both.
 fn ahead(one: &Timed, other: &Timed) -> bool {
     one.seconds < other.seconds * (1.0 - (one.spread + other.spread) / 2.0)
 }
