@@ -162,6 +162,7 @@ impl Config {
             () if self.grouping == Grouping::Rows => 160,
             () if self.kept
                 || (activated && parts > 0)
+                || (self.activation == Activation::GeluTanh && self.gate == Gate::First)
                 || self.grouping == Grouping::K
                 || self.output.way != OutWay::Boxes
                 || self.activation == Activation::GeluErf =>
