@@ -173,7 +173,9 @@ impl Config {
         };
         // Those of two blocks beside them.
         let promoted = if self.promoted { 64 } else { u32::MAX };
-        self.schedule.most_sums().min(epilogue).min(promoted)
+        // Two parts that meet in memory, in turns: with 128 sums they spilled.
+        let halves = if self.far() && self.split() == 2 && self.tile.pingpong { 120 } else { u32::MAX };
+        self.schedule.most_sums().min(epilogue).min(promoted).min(halves)
     }
 
     /// Columns that a tile writes.
