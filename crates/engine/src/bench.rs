@@ -355,7 +355,11 @@ fn measure_as<T: Number, U: Number>(
         std::thread::sleep(PAUSE);
         caller.stays();
         for (limit, times) in &mut limits {
-            times.values.push(limit.measure(&queue.pool, method.threads, &memory));
+            // Warm like the candidates: a core that goes over to tiles takes milliseconds to come to its full rate.
+            let begin = Instant::now();
+            let mut rate = || limit.measure(&queue.pool, method.threads, &memory);
+            while begin.elapsed() < WARM && rate() > 0.0 {}
+            times.values.push(rate());
         }
         told(Stage::Round(round + 1, rounds));
     }
