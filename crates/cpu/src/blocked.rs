@@ -5,7 +5,7 @@
 //! cache goes to [`small`], everything else to [`large`].
 
 use crate::cache::Caches;
-use crate::gemm::{Job, Tiles};
+use crate::gemm::{Job, Tiles, wide_core};
 use crate::large::large;
 use crate::matrix::Mat;
 use crate::micro::{Ahead, Out, Shares, write};
@@ -50,7 +50,7 @@ pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
     } else {
         let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
         // Of a few columns wider panels would leave too much to tiles of a single vector.
-        let multiply = if n < 3 * S::PANEL { large::<S> } else { large::<S::Large> };
+        let multiply = if n < 3 * S::PANEL || wide_core() { large::<S> } else { large::<S::Large> };
         multiply(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }

@@ -56,12 +56,27 @@ pub trait Tiles: Simd {
     const HEIGHT: usize;
     /// Columns of a panel.
     const PANEL: usize;
-    /// The tiles of large products, and of weights packed before, where they are others.
+    /// The tiles of large products, and of weights packed before, on cores with few slots ([`wide_core`]), where they are
+    /// others.
     type Large: Tiles<T = Self::T>;
     /// The tile of so many rows, 1 to `HEIGHT`, and vectors, at most a panel's, for a strip that was laid out.
     fn tile(rows: usize, vectors: usize) -> TileFn<Self::T>;
     /// The tile of so many rows, an even number of them, where they lie.
     fn lying(rows: usize, vectors: usize) -> LyingFn<Self::T>;
+}
+
+/// The core begins five instructions and more in a cycle, as since Ice Lake and Zen 4: high tiles, which broadcast more and
+/// read less, are faster there than wide ones.
+pub fn wide_core() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512vbmi2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Columns of a panel of large products, and of weights packed before.
+pub fn large_panel<S: Tiles>() -> usize {
+    if wide_core() { S::PANEL } else { S::Large::PANEL }
 }
 
 /// Tables of tiles by vectors and by height, 2, 4, ... rows.
@@ -216,15 +231,16 @@ fn scale<T: Element>(target: &Target<T>, (rows, cols): (usize, usize)) {
 /// If the extents do not belong together, the weights were packed for another kernel, or the instruction
 /// set is not there.
 pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
-    assert!(S::Large::available(), "the machine lacks the kernel's instructions");
+    assert!(S::available(), "the machine lacks the kernel's instructions");
     let (a, b, c) = (job.a.extents(), job.b.extents(), job.c.extents());
     assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");
-    assert_eq!(job.b.panel(), <S::Large as Tiles>::PANEL, "weights packed for another kernel");
+    assert_eq!(job.b.panel(), large_panel::<S>(), "weights packed for another kernel");
     if c.0 == 0 || c.1 == 0 {
         return;
     }
     if a.1 == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), c);
     }
-    packed_columns::<S::Large>(job, pool, threads.max(1), scratch);
+    let multiply = if wide_core() { packed_columns::<S> } else { packed_columns::<S::Large> };
+    multiply(job, pool, threads.max(1), scratch);
 }

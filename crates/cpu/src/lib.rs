@@ -50,7 +50,7 @@ pub use packed::{Packed, PackedJob};
 pub use pool::{Counter, Pool};
 pub use scratch::Scratch;
 pub use simd::{Element, Number};
-pub use stay::Caller;
+pub use stay::{Caller, cores_of_this_machine, keep_to_fastest};
 
 /// The instruction sets, for callers that choose one themselves.
 pub mod simd_of {

@@ -1,10 +1,10 @@
 //! Weights laid out once and used for every number of rows.
 
 use crate::blocked::steps;
-use crate::gemm::Tiles;
+use crate::gemm::{Tiles, wide_core};
 use crate::matrix::{Mat, MatMut};
 use crate::pack::pack_columns;
-use crate::simd::{Element, Simd};
+use crate::simd::Element;
 use crate::target::Target;
 
 /// B as the tiles of one kernel read it: blocks of k, in each the panels of columns side by side.
@@ -22,8 +22,8 @@ impl<T: Element> Packed<T> {
     /// # Panics
     /// If the machine lacks their instructions.
     pub fn new<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
-        assert!(S::Large::available(), "the machine lacks the kernel's instructions");
-        Packed::of_tiles::<S::Large>(b)
+        assert!(S::available(), "the machine lacks the kernel's instructions");
+        if wide_core() { Packed::of_tiles::<S>(b) } else { Packed::of_tiles::<S::Large>(b) }
     }
 
     fn of_tiles<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {

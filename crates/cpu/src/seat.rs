@@ -47,14 +47,26 @@ mod linux {
             Cores::only(usize::try_from(unsafe { sched_getcpu() }).unwrap_or(usize::MAX))
         }
 
+        /// Several.
+        pub fn of(numbers: &[usize]) -> Cores {
+            let mut cores = Cores::none();
+            numbers.iter().for_each(|core| cores.add(*core));
+            cores
+        }
+
+        /// The system's numbers of them.
+        pub fn numbers(&self) -> Vec<usize> {
+            (0..CPU_SETSIZE as usize).filter(|core| self.has(*core)).collect()
+        }
+
         /// How many.
         pub fn count(&self) -> usize {
-            (0..CPU_SETSIZE as usize).filter(|core| self.has(*core)).count()
+            self.numbers().len()
         }
 
         /// The first of them alone.
         pub fn first(&self) -> Cores {
-            Cores::only((0..CPU_SETSIZE as usize).find(|core| self.has(*core)).unwrap_or(usize::MAX))
+            Cores::only(self.numbers().first().copied().unwrap_or(usize::MAX))
         }
 
         fn has(&self, core: usize) -> bool {
@@ -151,6 +163,12 @@ impl Cores {
     }
     pub fn only(_: usize) -> Cores {
         Cores
+    }
+    pub fn of(_: &[usize]) -> Cores {
+        Cores
+    }
+    pub fn numbers(&self) -> Vec<usize> {
+        Vec::new()
     }
     pub fn count(&self) -> usize {
         usize::MAX

@@ -1,6 +1,7 @@
 //! The calling thread on one core or anywhere, for measurements.
 
 use crate::seat::Cores;
+use std::collections::HashSet;
 
 /// Libraries keep their threads on cores from the second on, and with them the caller's on the first: there it must stay
 /// while it calls them. Who starts threads in every call has them inherit where the caller may be, so it must roam.
@@ -22,6 +23,51 @@ impl Caller {
     pub fn roams(&self) {
         self.0.keep(0);
     }
+}
+
+/// Turns of a rate, of which the best counts: the first tells how long a core takes to get going.
+const TURNS: usize = 4;
+
+/// Keeps the calling thread, and whatever it starts from now on, on so many of the cores it may use, those where `rate` is
+/// the highest now: on a machine that is shared some are slow for seconds at a time, because of who runs beside them. Two
+/// that are one core's come together only where there are no others. Gives the numbers of those that are allowed then.
+pub fn keep_to_fastest(count: usize, rate: &dyn Fn() -> f64) -> Vec<usize> {
+    let allowed = Cores::allowed().numbers();
+    if allowed.len() <= count {
+        return allowed;
+    }
+    let mut rated: Vec<(f64, usize)> = allowed
+        .into_iter()
+        .map(|core| {
+            Cores::only(core).keep(0);
+            ((0..TURNS).map(|_| rate()).fold(0.0, f64::max), core)
+        })
+        .collect();
+    rated.sort_by(|x, y| y.0.total_cmp(&x.0));
+    let mut seen = HashSet::new();
+    let (first, others): (Vec<_>, Vec<_>) =
+        rated.iter().map(|(_, core)| *core).partition(|core| siblings(*core).is_none_or(|one| seen.insert(one)));
+    let fastest: Vec<usize> = first.into_iter().chain(others).take(count.max(1)).collect();
+    Cores::of(&fastest).keep(0);
+    Cores::allowed().numbers()
+}
+
+/// What threads of one core have in common, where the system tells.
+fn siblings(core: usize) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")).ok()
+}
+
+/// How many the machine has, whatever this process may use.
+pub fn cores_of_this_machine() -> usize {
+    #[cfg(unix)]
+    {
+        // SAFETY: it only answers.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        if let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) {
+            return count;
+        }
+    }
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Default for Caller {
@@ -52,5 +98,19 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn the_core_with_the_highest_rate_is_kept() {
+        std::thread::spawn(|| {
+            let Some(fast) = Cores::allowed().numbers().pop() else { return };
+            let kept = keep_to_fastest(1, &|| f64::from(u8::from(Cores::here().numbers() == [fast])));
+            assert_eq!((kept, Cores::allowed().numbers()), (vec![fast], vec![fast]));
+            // Where there are no more than are wanted nobody is asked.
+            assert_eq!(keep_to_fastest(1, &|| panic!("asked")), vec![fast]);
+        })
+        .join()
+        .unwrap();
+        assert!(cores_of_this_machine() >= Cores::allowed().count());
     }
 }

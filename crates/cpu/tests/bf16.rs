@@ -23,7 +23,16 @@ fn view(memory: &[bf16], rows: usize, cols: usize, turned: bool) -> Mat<'_, bf16
 
 #[test]
 fn exact_sums_are_exact_on_every_way() {
-    let small = [(1, 70, 100), (1, 33, 2050), (5, 100, 333), (16, 31, 64), (17, 40, 31), (48, 70, 515), (130, 97, 300)];
+    let small = [
+        (1, 70, 100),
+        (1, 33, 2050),
+        (5, 100, 333),
+        (16, 31, 64),
+        (17, 40, 31),
+        (48, 70, 515),
+        (130, 97, 300),
+        (70, 100, 90),
+    ];
     // Columns beyond those that are widened at a time.
     let wide = [(25, 530, 65), (40, 1100, 70)];
     for (m, n, k) in small.into_iter().chain(wide) {
@@ -38,21 +47,31 @@ fn exact_sums_are_exact_on_every_way() {
             let sum = |i: usize, j: usize| -> f32 {
                 (0..k).map(|s| a_lies[i * a_row + s * a_col].to_f32() * b_lies[s * b_row + j * b_col].to_f32()).sum()
             };
-            let expected: Vec<f32> = (0..m * n).map(|at| 2.0 * sum(at / n, at % n) - 1.0).collect();
+            let sums: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
             for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::Bf16) {
-                for (threads, laid) in [(1, false), (2, false), (3, true)] {
-                    let mut c = vec![1f32; m * n];
+                // Added to what is there, and alone, when tiles may be stored where they belong, over what is not read.
+                for (threads, laid, alpha, beta, before) in [
+                    (1, false, 2.0, -1.0, 1f32),
+                    (2, false, 2.0, -1.0, 1.0),
+                    (3, true, 2.0, -1.0, 1.0),
+                    (1, false, 1.0, 0.0, f32::NAN),
+                    (2, true, 1.0, 0.0, f32::NAN),
+                ] {
+                    let expected: Vec<f32> =
+                        sums.iter().map(|sum| alpha * sum + if beta == 0.0 { 0.0 } else { beta * before }).collect();
+                    let mut c = vec![before; m * n];
                     let right = if laid { Right::Packed(&packed) } else { Right::Plain(b) };
                     let job = MixedJob {
                         a,
                         b: right,
                         c: MatMut::row_major(&mut c, m, n).unwrap(),
-                        alpha: 2.0,
-                        beta: -1.0,
+                        alpha,
+                        beta,
                         epilogue: Epilogue::default(),
                     };
                     (kernel.mixed().unwrap().to_f32)(job, &Pool::new(threads), threads, &mut Scratch::new());
-                    assert!(expected == c, "{} {m}x{n}x{k} {a_turned} {b_turned} {threads}", kernel.name);
+                    let what = format!("{m}x{n}x{k} {a_turned} {b_turned} {threads} {laid} {alpha} {beta}");
+                    assert!(expected == c, "{} {what}", kernel.name);
                 }
             }
         }

@@ -357,7 +357,7 @@ fn measure_as<T: Number, U: Number>(
         for (limit, times) in &mut limits {
             // Warm like the candidates: a core that goes over to tiles takes milliseconds to come to its full rate.
             let begin = Instant::now();
-            let mut rate = || limit.measure(&queue.pool, method.threads, &memory);
+            let rate = || limit.measure(&queue.pool, method.threads, &memory);
             while begin.elapsed() < WARM && rate() > 0.0 {}
             times.values.push(rate());
         }

@@ -4,7 +4,7 @@
 use gemwright_core::DType;
 #[cfg(target_arch = "x86_64")]
 use gemwright_cpu::amx_loop;
-use gemwright_cpu::{Pool, fma_loop, read_loop};
+use gemwright_cpu::{Isa, Kernel, Pool, fma_loop, read_loop};
 
 /// A loop that does nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,14 @@ impl Limit {
             Limit::Fma(dtype) => format!("limit.fma-{dtype}"),
             Limit::Read => "limit.read".into(),
             Limit::Amx => "limit.amx-bf16".into(),
+        }
+    }
+
+    /// That of the unit that multiplies numbers of a type.
+    pub fn of(dtype: DType) -> Limit {
+        match Kernel::best(dtype) {
+            Some(kernel) if kernel.isa == Isa::Amx => Limit::Amx,
+            _ => Limit::Fma(if dtype == DType::F64 { dtype } else { DType::F32 }),
         }
     }
 

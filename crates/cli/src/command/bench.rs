@@ -10,8 +10,9 @@ use crate::subject::{ModelOptions, parse_dtype};
 use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Cell, DType, Operands, Table, Workload};
-use gemwright_cpu::Kernel;
+use gemwright_cpu::{Kernel, Pool, keep_to_fastest};
 use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
+use gemwright_engine::limit::Limit;
 use gemwright_engine::vendor::Absent;
 use gemwright_engine::{Candidate, Epilogue, PYTORCH, Problem, SPINS, Worker, candidates};
 use gemwright_report as report;
@@ -51,7 +52,8 @@ pub struct Args {
     /// Only this kernel of ours (`gemwright doctor` lists them) [default: GEMWRIGHT_KERNEL, or the best for the type]
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Threads of every candidate [default: all]
+    /// Threads of every candidate [default: all]; with fewer than cores everybody stays on those that are the fastest now,
+    /// unless GEMWRIGHT_CORES says which
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Element type of the result [default: that of the operands, and f32 for bf16, which every library has]
@@ -184,6 +186,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         None => dtype,
     };
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let cores = kept_cores(threads, dtype);
     calmly(threads)?;
     let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
     for asked in &mut asked {
@@ -219,8 +222,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     let table = table(&asked, &measured);
+    let raw = raw(&asked, &measured, &versions(&candidates, &workers), (&method, &cores));
     if let Some(folder) = &args.record {
-        let raw = raw(&asked, &measured, &versions(&candidates, &workers), &method);
         record(folder, &raw, &table, &plot(&asked, &measured, threads))?;
     }
     if args.html.is_some() || args.record.is_some() {
@@ -229,7 +232,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         write_page(args, &bench_page(title(args), subtitle, &limit, &contests(&asked, &measured), table.clone()))?;
     }
     if args.output.format == Format::Json {
-        return args.output.write(&raw(&asked, &measured, &versions(&candidates, &workers), &method).to_string());
+        return args.output.write(&raw.to_string());
     }
     let text = args.output.table(&table);
     match args.output.format {
@@ -322,6 +325,16 @@ fn name(call: &gemwright_core::Call) -> String {
 pub fn settings(threads: usize) -> Vec<(&'static str, String)> {
     let spins = SPINS.iter().map(|(name, value)| (*name, value.to_string()));
     spins.chain([("OMP_NUM_THREADS", threads.to_string())]).collect()
+}
+
+/// With fewer threads than cores everybody stays on as many cores, those that are the fastest now; not where the user has
+/// named some.
+fn kept_cores(threads: usize, dtype: DType) -> Vec<usize> {
+    if std::env::var_os("GEMWRIGHT_CORES").is_some() {
+        return Vec::new();
+    }
+    let (limit, alone) = (Limit::of(dtype), Pool::new(1));
+    keep_to_fastest(threads, &|| limit.measure(&alone, 1, &[]))
 }
 
 /// Begins anew with those settings, unless the user or an earlier beginning has made them.
@@ -485,7 +498,12 @@ fn notes(measured: &[Measured], threads: usize) -> Vec<String> {
     lines
 }
 
-fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], method: &Method) -> Value {
+fn raw(
+    asked: &[Asked],
+    measured: &[Measured],
+    versions: &[(String, String)],
+    (method, cores): (&Method, &[usize]),
+) -> Value {
     let times = |all: &[Times]| -> Vec<Value> {
         all.iter().map(|t| json!({"name": t.name, "own": t.own, "values": t.values})).collect()
     };
@@ -506,7 +524,7 @@ fn raw(asked: &[Asked], measured: &[Measured], versions: &[(String, String)], me
         versions.iter().map(|(name, version)| json!({"name": name, "version": version})).collect();
     json!({
         "format": 1, "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(),
-        "threads": method.threads, "rounds": method.rounds, "candidates": versions, "products": products,
+        "threads": method.threads, "cores": cores, "rounds": method.rounds, "candidates": versions, "products": products,
     })
 }
 

@@ -6,7 +6,7 @@ use crate::chips::host;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use gemwright_core::{Cell, DType, Table};
-use gemwright_cpu::{Caches, Kernel};
+use gemwright_cpu::{Caches, Kernel, cores_of_this_machine};
 use gemwright_engine::judge::{EDGES, cases, judge};
 use gemwright_engine::limit::Limit;
 use gemwright_engine::{Candidate, CpuQueue, candidates};
@@ -41,8 +41,7 @@ pub fn machine() -> Value {
     let caches = Caches::of_this_machine();
     json!({
         "cpu": host::read().map_or_else(|_| "unknown".into(), |chip| chip.name),
-        "threads": std::thread::available_parallelism().map_or(1, usize::from),
-        "l1": caches.l1, "l2": caches.l2, "l3": caches.l3,
+        "threads": cores_of_this_machine(), "l1": caches.l1, "l2": caches.l2, "l3": caches.l3,
         "kernels": Kernel::present().map(|kernel| kernel.name).collect::<Vec<_>>(),
     })
 }

@@ -1,11 +1,13 @@
 //! The way through a product on tiles: which operand is rows, which is columns.
 
 use super::blocked::blocked;
+use super::blocks::near;
 use super::dot::single;
 use super::few::few;
 use super::output::{Output, Sink};
-use super::tile::ROWS;
-use super::words::along;
+use super::packed::{PANEL, STEP};
+use super::tile::{ROWS, TILE};
+use super::words::{along, columns_tile, rows_turned};
 use super::{MixedJob, PackedTiles, Right};
 use crate::matrix::Mat;
 use crate::pool::Pool;
@@ -34,6 +36,39 @@ impl Rows<'_> {
     }
 }
 
+/// What is laid out as columns: a matrix of lines of k, or weights whose tiles of rows are turned.
+#[derive(Clone, Copy)]
+pub enum Columns<'a> {
+    Plain(Mat<'a, bf16>),
+    Packed(&'a PackedTiles),
+}
+
+impl Columns<'_> {
+    /// How many there are, and the steps of k.
+    pub fn extents(&self) -> (usize, usize) {
+        match self {
+            Columns::Plain(lines) => lines.extents(),
+            Columns::Packed(packed) => (packed.extents().1, packed.extents().0),
+        }
+    }
+
+    /// The tile of columns j.. (up to 16), steps from 32 · `step` on (up to 32).
+    ///
+    /// # Safety
+    /// AVX-512 F, BW and VL are there; column j, a multiple of 16, and the step are inside; 1 KB is writable at `to`.
+    pub unsafe fn tile(&self, j: usize, step: usize, to: *mut u8) {
+        // SAFETY: by the contract.
+        unsafe {
+            match self {
+                Columns::Plain(lines) => columns_tile(lines, j, step * STEP, to),
+                Columns::Packed(packed) => {
+                    rows_turned(packed.tiles(j / PANEL, step).add(j % PANEL / ROWS * TILE), to);
+                }
+            }
+        }
+    }
+}
+
 /// Operations from which on a second thread pays for being woken.
 const WORTH_THREADS: usize = 1 << 20;
 
@@ -56,6 +91,11 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     }
     let (a, sink) = (job.a, Sink::of(&job));
     let b = match job.b {
+        // A result that lies by rows but is computed transposed is turned piece by piece, m / 16 tiles of it for 16 columns;
+        // turning the weights instead, k / 32 tiles, is less. Threads share columns then, of which there must be enough.
+        Right::Packed(packed) if job.c.col == 1 && along(&a) && 2 * m > k && n >= m && m > ROWS && near(m, k) => {
+            return blocked(Rows::Plain(a), Columns::Packed(packed), sink, pool, threads, scratch);
+        }
         Right::Packed(packed) => {
             return multiply(Rows::Packed(packed), a, sink.transposed(), pool, threads, scratch);
         }
@@ -83,6 +123,6 @@ fn multiply<U: Output>(
 ) {
     match columns.rows <= ROWS {
         true => few(rows, columns, sink, pool, threads, scratch),
-        false => blocked(rows, columns, sink, pool, threads, scratch),
+        false => blocked(rows, Columns::Plain(columns), sink, pool, threads, scratch),
     }
 }

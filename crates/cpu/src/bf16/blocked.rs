@@ -4,16 +4,15 @@
 //! First-level cache: the panel of rows in use, 32 by 256, 16 KB. The first pair of columns reads it where it lies and
 //! leaves it as tiles, which the others read; so rows are read from memory once in a block of the result, by 32 streams
 //! at a time. Second level: the columns of a block of k, and the sums of the block of the result. Finished sums are
-//! written to their place between the products of the next piece.
+//! written to their place between the products of the next piece, or stored there by the tiles where they are the result.
 
-use super::amx::Rows;
+use super::amx::{Columns, Rows};
 use super::blocks::{Blocks, Part};
 use super::few::panel_tiles;
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{self, ROWS, TILE};
-use super::words::{along, columns_tile};
-use crate::matrix::Mat;
+use super::words::along;
 use crate::pool::{Groups, Pool};
 use crate::scratch::{Scratch, Space};
 use half::bf16;
@@ -31,7 +30,7 @@ const LARGE: usize = 1 << 20;
 /// What the threads share.
 struct Shared<'a, U> {
     rows: Rows<'a>,
-    columns: Mat<'a, bf16>,
+    columns: Columns<'a>,
     sink: Sink<'a, U>,
     blocks: Blocks,
     /// Columns as tiles, block of k after block of k, in each pair after pair.
@@ -57,16 +56,16 @@ struct Piece {
     j: usize,
 }
 
-/// `columns` are lines of k; the result is as `sink` says.
+/// Rows by columns, lines of k; the result is as `sink` says.
 pub fn blocked<U: Output>(
     rows: Rows<'_>,
-    columns: Mat<'_, bf16>,
+    columns: Columns<'_>,
     sink: Sink<'_, U>,
     pool: &Pool,
     threads: usize,
     scratch: &mut Scratch,
 ) {
-    let blocks = Blocks::new(&rows, &columns, threads);
+    let blocks = Blocks::new(&rows, columns.extents(), threads);
     let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
     let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.pairs * PIECE * size_of::<f32>() } else { 0 };
     let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
@@ -131,7 +130,7 @@ unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
             unsafe {
                 if j < q {
                     let to = shared.laid.from(place * all * PAIR + step * PAIR + half * TILE);
-                    columns_tile(&shared.columns, j, (block * all + step) * STEP, to);
+                    shared.columns.tile(j, block * all + step, to);
                 }
             }
         }
@@ -150,7 +149,7 @@ unsafe fn multiply<U: Output>(
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
     let Part { first_panel, panels, first_pair, pairs } = blocks.part(group, block);
-    let all_steps = shared.columns.cols.div_ceil(STEP);
+    let all_steps = shared.columns.extents().1.div_ceil(STEP);
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
         let keeps = blocks.group_pairs > 1 && !blocks.near_rows;
@@ -189,12 +188,14 @@ unsafe fn multiply<U: Output>(
                         }
                     }
                     finished = None;
+                    let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
                     if k + 1 < blocks.all_k {
                         tile::store(sums);
+                    } else if let Some((at, apart)) = shared.sink.direct(i, j, PANEL) {
+                        tile::store_apart(at, apart);
                     } else {
                         let staged = own.staged.add(pair % 2 * PIECE);
                         tile::store(staged);
-                        let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
                         finished = Some(Piece { sums: staged, i, j });
                     }
                 }
@@ -261,7 +262,7 @@ impl Next {
     /// From a step on; where that is past the end nothing is asked for.
     fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize) -> Next {
         let Blocks { steps, pairs, .. } = shared.blocks;
-        let there = !shared.blocks.near_rows && (first + steps) * STEP <= shared.columns.cols;
+        let there = !shared.blocks.near_rows && (first + steps) * STEP <= shared.columns.extents().1;
         let (few, size) = (pairs <= FEW_PAIRS, size_of::<bf16>() as isize);
         match &shared.rows {
             // The same lines in another order.

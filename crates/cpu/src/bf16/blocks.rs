@@ -5,7 +5,6 @@ use super::amx::Rows;
 use super::packed::{PANEL, STEP};
 use super::words::along;
 use crate::cache::Caches;
-use crate::matrix::Mat;
 use half::bf16;
 
 /// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
@@ -22,6 +21,11 @@ const NEAR_ROWS: usize = 1 << 17;
 const MOST_AT_ONCE: usize = 512;
 /// Pairs a group must have, or rows would be read too often for what is done with them.
 const LEAST_PAIRS: usize = 8;
+
+/// Rows that stay in a cache.
+pub fn near(rows: usize, k: usize) -> bool {
+    rows * k <= NEAR_ROWS && k <= MOST_AT_ONCE
+}
 
 /// How it is cut.
 #[derive(Debug, Clone, Copy)]
@@ -51,11 +55,10 @@ pub struct Part {
 }
 
 impl Blocks {
-    /// The order of sums, `steps` and `all_k`, does not depend on `threads`.
-    pub fn new(rows: &Rows<'_>, columns: &Mat<'_, bf16>, threads: usize) -> Blocks {
-        let (q, k) = columns.extents();
+    /// Of rows by q columns. The order of sums, `steps` and `all_k`, does not depend on `threads`.
+    pub fn new(rows: &Rows<'_>, (q, k): (usize, usize), threads: usize) -> Blocks {
         let (all_panels, all_pairs, all) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL), k.div_ceil(STEP));
-        let near_rows = rows.count() * k <= NEAR_ROWS && k <= MOST_AT_ONCE;
+        let near_rows = near(rows.count(), k);
         // A single pair uses a panel once: for all of k then, so that sums stay in their tiles. Else equal blocks.
         let at_once = near_rows || all_pairs == 1;
         let steps = if at_once { all } else { all.div_ceil(((all + STEPS / 2) / STEPS).max(1)) };
@@ -64,9 +67,9 @@ impl Blocks {
         let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
         let most_pairs = if turned { MOST_PAIRS_OF_TURNED } else { MOST_PAIRS };
         // While a group's columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
-        let near = group_pairs * PANEL * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
+        let columns_stay = group_pairs * PANEL * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
         let mut blocks = Blocks {
-            panels: if near { 1 } else { MOST_PANELS },
+            panels: if columns_stay { 1 } else { MOST_PANELS },
             pairs: group_pairs.div_ceil(group_pairs.div_ceil(most_pairs)),
             all_panels,
             all_pairs,
@@ -109,16 +112,16 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::Mat;
 
     #[test]
     fn every_piece_is_in_one_block_and_sums_do_not_depend_on_threads() {
         let memory = vec![bf16::ZERO; 2048 * 700];
         for (p, q, k) in [(64, 64, 64), (600, 300, 700), (2048, 33, 700), (100, 2048, 96), (1000, 1000, 300)] {
             let rows = Rows::Plain(Mat::row_major(&memory, p, k).unwrap());
-            let columns = Mat::row_major(&memory, q, k).unwrap();
-            let one = Blocks::new(&rows, &columns, 1);
+            let one = Blocks::new(&rows, (q, k), 1);
             for threads in 1..7 {
-                let blocks = Blocks::new(&rows, &columns, threads);
+                let blocks = Blocks::new(&rows, (q, k), threads);
                 assert_eq!((blocks.steps, blocks.all_k), (one.steps, one.all_k));
                 let mut seen = vec![0; blocks.all_panels * blocks.all_pairs];
                 for (group, block) in

@@ -8,10 +8,14 @@ use crate::matrix::Mat;
 use half::bf16;
 use std::arch::x86_64::*;
 
+/// Bytes apart at which lines have the same place in the first-level cache.
+const PAGE: isize = 4096;
+
 /// An element of a result.
 pub trait Output: Finish<Sum = f32> {
-    /// Sixteen of them fill a line of the cache, which can then be written past it.
-    const FILLS_LINE: bool;
+    /// The type of the sums: tiles can be stored as they are, and sixteen fill a line of the cache, which can then be
+    /// written past it.
+    const AS_SUMS: bool;
 
     /// Sixteen as f32; those that the mask leaves out are not read.
     ///
@@ -27,7 +31,7 @@ pub trait Output: Finish<Sum = f32> {
 }
 
 impl Output for f32 {
-    const FILLS_LINE: bool = true;
+    const AS_SUMS: bool = true;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
@@ -45,7 +49,7 @@ impl Output for f32 {
 }
 
 impl Output for bf16 {
-    const FILLS_LINE: bool = false;
+    const AS_SUMS: bool = false;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
@@ -106,7 +110,18 @@ impl<'a, U: Output> Sink<'a, U> {
         let (apart, along) = if self.col == 1 { (self.row, self.cols) } else { (self.col, self.rows) };
         let aligned = self.ptr.addr().is_multiple_of(64) && apart.unsigned_abs().is_multiple_of(ROWS);
         let one = self.col == 1 || self.row == 1;
-        Sink { streams: U::FILLS_LINE && self.beta == 0.0 && aligned && one && along >= ROWS, ..self }
+        Sink { streams: U::AS_SUMS && self.beta == 0.0 && aligned && one && along >= ROWS, ..self }
+    }
+
+    /// Where `side` by `side` sums from row i, column j on can be stored by the tiles themselves, and the bytes from row to
+    /// row: where they are the result as they are, and its rows do not push one another out of the first-level cache.
+    #[inline]
+    pub fn direct(&self, i: usize, j: usize, side: usize) -> Option<(*mut f32, isize)> {
+        let plain = self.alpha == 1.0 && self.beta == 0.0 && self.epilogue.is_none() && !self.streams;
+        let (inside, apart) = (i + side <= self.rows && j + side <= self.cols, self.row * size_of::<U>() as isize);
+        let lies = self.col == 1 && apart % PAGE != 0;
+        let at = self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col);
+        (U::AS_SUMS && plain && inside && lies).then_some((at.cast(), apart))
     }
 
     /// A tile of sums, 16 by 16 in one piece, whose first is row i, column j.

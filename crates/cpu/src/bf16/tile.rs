@@ -81,6 +81,27 @@ pub unsafe fn store(sums: *mut f32) {
     }
 }
 
+/// Sums to their place in a result, 32 rows `apart` bytes from one to the next.
+///
+/// # Safety
+/// Tiles are configured; 128 bytes of every row are writable.
+#[inline(always)]
+pub unsafe fn store_apart(at: *mut f32, apart: isize) {
+    // SAFETY: by the contract.
+    unsafe {
+        asm!(
+            "tilestored [{c} + {apart}], tmm0",
+            "tilestored [{c} + {apart} + 64], tmm1",
+            "tilestored [{c1} + {apart}], tmm2",
+            "tilestored [{c1} + {apart} + 64], tmm3",
+            c = in(reg) at,
+            c1 = in(reg) at.wrapping_byte_offset(ROWS as isize * apart),
+            apart = in(reg) apart,
+            options(nostack)
+        );
+    }
+}
+
 /// 32 rows, `apart` bytes from one to the next, by 32 columns by 32 steps. Loads stand between products: in this order
 /// the loop runs as fast as products can. Rows that are tiles are [`ROW`] bytes apart.
 ///

@@ -100,6 +100,16 @@ unsafe fn put(words: [__m512i; 16], to: *mut u8) {
     }
 }
 
+/// A tile of rows in one piece as the tile of columns with the same elements.
+///
+/// # Safety
+/// AVX-512 F is there; 1 KB is readable, and writable at `to`.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn rows_turned(rows: *const u8, to: *mut u8) {
+    // SAFETY: by the contract.
+    unsafe { put(turned_from(rows, 64), to) };
+}
+
 /// A register a line, its steps side by side; what is not there is 0.
 ///
 /// # Safety
