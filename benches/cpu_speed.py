@@ -80,7 +80,10 @@ class Runs:
         self.options, self.best, self.lock = options, best, threading.Lock()
         self.kept = os.path.join(options.record, "raw.json")
         self.raw = json.load(open(self.kept)) if os.path.exists(self.kept) else []
-        self.jobs, self.begun, self.begin = list(jobs), collections.Counter(), time.monotonic()
+        if not all("job" in one for one in self.raw):
+            sys.exit(f"{self.kept} is of an earlier version of this program: another --record DIR begins anew")
+        self.jobs, self.begun, self.running = list(jobs), collections.Counter(), collections.Counter()
+        self.failed, self.begin = 0, time.monotonic()
 
     def counted(self, job):
         return sum(tuple(one["job"]) == job and reached(one, self.best) >= 0.9 for one in self.raw)
@@ -94,24 +97,26 @@ class Runs:
             open_jobs = [job for job in self.jobs if self.begun[job] < most and self.counted(job) < self.options.processes]
             if not open_jobs:
                 return None
-            job = min(open_jobs, key=lambda job: (self.counted(job) + self.running(job), self.begun[job]))
-            if self.counted(job) + self.running(job) >= self.options.processes:
+            job = min(open_jobs, key=lambda job: (self.counted(job) + self.running[job], self.begun[job]))
+            if self.counted(job) + self.running[job] >= self.options.processes:
                 return None
             self.begun[job] += 1
+            self.running[job] += 1
             return job
-
-    def running(self, job):
-        return self.begun[job] - sum(tuple(one["job"]) == job for one in self.raw if one.get("now"))
 
     def stream(self, cores):
         while job := self.next():
             try:
                 one = bench(self.options.binary, job, self.options.rounds, cores)
-            except RuntimeError as why:
+            except (RuntimeError, OSError) as why:
                 print(why, file=sys.stderr, flush=True)
+                with self.lock:
+                    self.failed += 1
+                    self.running[job] -= 1
                 continue
             with self.lock:
-                self.raw.append({**one, "cores": cores, "now": True})
+                self.running[job] -= 1
+                self.raw.append({**one, "on": cores})
                 keep(self.kept, self.raw)
                 print(f"{time.monotonic() - self.begin:.0f} s, {cores or ''} {' '.join(map(str, job))}: "
                       f"{one['product']['ratio']} limit {reached(one, self.best):.2f}", file=sys.stderr, flush=True)
@@ -138,10 +143,11 @@ def main():
         stream.start()
     for stream in streams:
         stream.join()
-    for one in runs.raw:
-        one.pop("now", None)
-    keep(runs.kept, runs.raw)
+    if not runs.raw:
+        sys.exit("nothing was measured")
     write(runs.raw, best, options.record)
+    if runs.failed:
+        sys.exit(f"{runs.failed} processes failed: above")
 
 
 def write(raw, best, folder):
@@ -155,7 +161,8 @@ def write(raw, best, folder):
         writer.writerow([*Job._fields, "processes", "counted", "ratio", "least", "largest", "best other", "ours p10 GFLOP/s",
                          "share of limit p10", "limit loop p10, least", "limit loop p10, most"])
         for job, found in figures.items():
-            if not any(t["own"] for product, _ in found for t in product["seconds"]):
+            found = [one for one in found if any(t["own"] for t in one[0]["seconds"])]
+            if not found:
                 continue
             counted = [one for one in found if one[1] >= 0.9]
             used = [product for product, _ in counted or found]

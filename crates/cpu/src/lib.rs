@@ -47,10 +47,10 @@ pub use level1::{axpy, dot, gemv, ger, nrm2, scal};
 pub use limits::{fma_loop, read_loop};
 pub use matrix::{Mat, MatMut, ViewError};
 pub use packed::{Packed, PackedJob};
-pub use pool::{Counter, Pool};
+pub use pool::{Counter, Pool, asked_cores};
 pub use scratch::Scratch;
 pub use simd::{Element, Number};
-pub use stay::{Caller, cores_of_this_machine, keep_to_fastest};
+pub use stay::{Caller, cores_of_this_machine, keep_to, keep_to_fastest};
 
 /// The instruction sets, for callers that choose one themselves.
 pub mod simd_of {

@@ -84,3 +84,53 @@ impl<T: Element> PackedJob<'_, T> {
         Target { ptr, row, col, alpha: self.alpha, beta: self.beta }
     }
 }
+
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+mod tests {
+    use super::*;
+    use crate::blocked::{Source, packed_columns};
+    use crate::large::large;
+    use crate::pool::Pool;
+    use crate::scratch::Scratch;
+    use crate::simd::Simd;
+    use crate::simd::avx512::{F32x16, F64x8};
+
+    /// A product whose sums are exact, weights as they lie and laid out.
+    fn exact<S: Tiles>((m, n, k): (usize, usize, usize))
+    where
+        S::T: From<i16> + PartialEq,
+    {
+        let at = |i: usize, j: usize| ((i * 5 + j * 3) % 7) as i16 - 3;
+        let matrix = |rows: usize, cols: usize| -> Vec<S::T> {
+            (0..rows * cols).map(|x| S::T::from(at(x / cols, x % cols))).collect()
+        };
+        let sum = |i: usize, j: usize| S::T::from((0..k).map(|s| at(i, s) * at(s, j)).sum::<i16>());
+        let expected: Vec<S::T> = (0..m * n).map(|x| sum(x / n, x % n)).collect();
+        let (left, right) = (matrix(m, k), matrix(k, n));
+        let (a, b) = (Mat::row_major(&left, m, k).unwrap(), Mat::row_major(&right, k, n).unwrap());
+        let (pool, packed) = (Pool::new(2), Packed::of_tiles::<S>(b));
+        for threads in 1..3 {
+            let [mut plain, mut laid] = [(); 2].map(|()| vec![S::T::ZERO; m * n]);
+            let (ptr, row, alpha, beta) = (plain.as_mut_ptr(), n as isize, S::T::from(1), S::T::ZERO);
+            let target = Target { ptr, row, col: 1, alpha, beta };
+            large::<S>(a, &Source::Plain(b), (target, n, steps::<S::T>(k)), (&pool, threads), &mut Scratch::new());
+            let c = MatMut::row_major(&mut laid, m, n).unwrap();
+            packed_columns::<S>(PackedJob { a, b: &packed, c, alpha, beta }, &pool, threads, &mut Scratch::new());
+            assert!(expected == plain && expected == laid, "{m}x{n}x{k}, panels of {}", S::PANEL);
+        }
+    }
+
+    #[test]
+    fn tiles_of_either_kind_of_core_are_right() {
+        if !F32x16::available() {
+            return;
+        }
+        for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64)] {
+            exact::<F32x16>(extents);
+            exact::<<F32x16 as Tiles>::Large>(extents);
+            exact::<F64x8>(extents);
+            exact::<<F64x8 as Tiles>::Large>(extents);
+        }
+    }
+}

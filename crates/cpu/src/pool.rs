@@ -90,12 +90,11 @@ impl Pool {
     pub fn global() -> &'static Pool {
         static POOL: OnceLock<Pool> = OnceLock::new();
         POOL.get_or_init(|| {
-            let said = |name: &str| std::env::var(name).unwrap_or_default();
-            let cores: Result<Vec<usize>, _> = said("GEMWRIGHT_CORES").split(',').map(|c| c.trim().parse()).collect();
             let all = || thread::available_parallelism().map_or(1, usize::from);
-            match cores {
-                Ok(cores) => Pool::on_cores(&cores),
-                Err(_) => Pool::new(said("GEMWRIGHT_THREADS").trim().parse().unwrap_or_else(|_| all())),
+            let asked = || std::env::var("GEMWRIGHT_THREADS").ok()?.trim().parse().ok();
+            match asked_cores() {
+                Some(cores) => Pool::on_cores(&cores),
+                None => Pool::new(asked().unwrap_or_else(all)),
             }
         })
     }
@@ -137,6 +136,11 @@ impl Pool {
             resume_unwind(cause);
         }
     }
+}
+
+/// The cores of `GEMWRIGHT_CORES`, a list like `0,2,4`; none where that is not said or cannot be read as numbers.
+pub fn asked_cores() -> Option<Vec<usize>> {
+    std::env::var("GEMWRIGHT_CORES").ok()?.split(',').map(|core| core.trim().parse().ok()).collect()
 }
 
 impl Drop for Pool {

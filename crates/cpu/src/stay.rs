@@ -48,8 +48,7 @@ pub fn keep_to_fastest(count: usize, rate: &dyn Fn() -> f64) -> Vec<usize> {
     let (first, others): (Vec<_>, Vec<_>) =
         rated.iter().map(|(_, core)| *core).partition(|core| siblings(*core).is_none_or(|one| seen.insert(one)));
     let fastest: Vec<usize> = first.into_iter().chain(others).take(count.max(1)).collect();
-    Cores::of(&fastest).keep(0);
-    Cores::allowed().numbers()
+    keep_to(&fastest)
 }
 
 /// What threads of one core have in common, where the system tells.
@@ -57,17 +56,27 @@ fn siblings(core: usize) -> Option<String> {
     std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")).ok()
 }
 
+/// Keeps the calling thread, and whatever it starts from now on, on these cores, if the system lets it. Gives the numbers
+/// of those that are allowed then.
+pub fn keep_to(cores: &[usize]) -> Vec<usize> {
+    Cores::of(cores).keep(0);
+    Cores::allowed().numbers()
+}
+
 /// How many the machine has, whatever this process may use.
 pub fn cores_of_this_machine() -> usize {
-    #[cfg(unix)]
-    {
-        // SAFETY: it only answers.
-        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        if let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) {
-            return count;
-        }
-    }
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let usable = || std::thread::available_parallelism().map_or(1, usize::from);
+    online.and_then(|list| count(list.trim())).unwrap_or_else(usable)
+}
+
+/// How many numbers there are in a list like `0-3,8`.
+fn count(list: &str) -> Option<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((last.parse::<usize>().ok()? + 1).saturating_sub(first.parse().ok()?))
+    };
+    list.split(',').map(range).sum()
 }
 
 impl Default for Caller {
@@ -108,9 +117,15 @@ mod tests {
             assert_eq!((kept, Cores::allowed().numbers()), (vec![fast], vec![fast]));
             // Where there are no more than are wanted nobody is asked.
             assert_eq!(keep_to_fastest(1, &|| panic!("asked")), vec![fast]);
+            // A core that no machine has changes nothing.
+            assert_eq!(keep_to(&[usize::MAX]), vec![fast]);
         })
         .join()
         .unwrap();
-        assert!(cores_of_this_machine() >= Cores::allowed().count());
+        assert!(cores_of_this_machine() >= 1);
+        assert_eq!(
+            [count("0"), count("0-3,8"), count("2,5-6"), count(""), count("0-x")],
+            [Some(1), Some(5), Some(3), None, None]
+        );
     }
 }

@@ -109,6 +109,12 @@ impl DecodeConfig {
         self.odd.then(|| (Product { n, k: self.columns_of(product.k), ..*product }, multiprocessors / KINDS * KINDS))
     }
 
+    /// How often the kernel runs for so many rows: weights of 8 bits have no other one, so where x leaves no room for them its
+    /// rows take turns.
+    pub fn turns(&self, m: u64) -> u64 {
+        if self.weight_dtype == self.dtype { 1 } else { m.div_ceil(self.x_rows.into()).max(1) }
+    }
+
     /// Columns that go through a ring: where rows begin inside 16 bytes, up to seven more.
     fn columns_of(&self, k: u64) -> u64 {
         if self.odd { k + 7 } else { k }
@@ -139,7 +145,7 @@ impl DecodeConfig {
     pub fn refuses(&self, product: &Product) -> Option<&'static str> {
         let Product { batch, m, n, k } = *product;
         let most_rows = if matches!(self.choice, DecodeChoice::Ring(_)) { self.x_rows } else { 8 * self.tokens() };
-        if m > most_rows.into() {
+        if self.turns(m) == 1 && m > most_rows.into() {
             return Some("it was made for fewer rows of x");
         }
         let most_units =
@@ -399,10 +405,31 @@ impl Decode {
         early: bool,
         constant: bool,
     ) -> Result<(), CudaError> {
-        let Product { batch, m, n, k } = self.product;
+        let (Product { batch, m, n, .. }, config) = (self.product, &self.config);
         if batch == 0 || m == 0 || n == 0 {
             return Ok(());
         }
+        let at_once = if config.turns(m) == 1 { m } else { config.x_rows.into() };
+        for first in (0..m).step_by(at_once as usize) {
+            let product = Product { m: at_once.min(m - first), ..self.product };
+            let rows = operands.rows_from(first, config.dtype.bytes(), config.out_dtype.bytes());
+            // SAFETY: the caller's.
+            unsafe { self.launch_rows(stream, product, &rows, early, constant)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `launch`, of some of the product's rows.
+    unsafe fn launch_rows(
+        &self,
+        stream: &Stream,
+        product: Product,
+        operands: &Operands,
+        early: bool,
+        constant: bool,
+    ) -> Result<(), CudaError> {
+        let Product { batch, m, n, k } = product;
         let config = &self.config;
         let (weight, x) = (operands.b.transposed(), operands.a);
         let in_bytes = |matrix: Matrix, dtype: DType| {
@@ -443,7 +470,9 @@ impl Decode {
                 self.kernel.launch(stream, self.grid, config.threads(), &params, early)
             },
             // SAFETY: the caller's.
-            DecodeChoice::Ring(choice) => unsafe { self.launch_ring(stream, choice, params, operands, early) },
+            DecodeChoice::Ring(choice) => unsafe {
+                self.launch_ring(stream, (choice, product), params, operands, early)
+            },
         }
     }
 
@@ -452,12 +481,12 @@ impl Decode {
     unsafe fn launch_ring(
         &self,
         stream: &Stream,
-        choice: RingChoice,
+        (choice, product): (RingChoice, Product),
         all: Params,
         operands: &Operands,
         early: bool,
     ) -> Result<(), CudaError> {
-        let (config, Product { m, n, k, .. }) = (&self.config, self.product);
+        let (config, Product { m, n, k, .. }) = (&self.config, product);
         let units = self.tiles.div_ceil(u64::from(self.grid / choice.split));
         // The third dimension goes along a row again, 128 bytes at a time: its step is smaller than that of the second,
         // which the driver takes though its documentation speaks of growing ones.
@@ -582,9 +611,8 @@ mod tests {
     /// No other kernel takes weights of 8 bits.
     #[test]
     fn a_ring_takes_the_weights_of_models_in_eight_bits() {
-        let taken = |m: u64, n, k| {
+        let taken = |m: u64, n, k, x_rows| {
             let product = Product { batch: 1, m, n, k };
-            let x_rows = (m as u32).next_power_of_two();
             DecodeChoice::all().any(|choice| {
                 let config = DecodeConfig { weight_dtype: DType::F8E4m3, x_rows, ..DecodeConfig::new(choice) };
                 config.of_length(k).refuses(&product).is_none()
@@ -592,9 +620,15 @@ mod tests {
         };
         for (m, n, k) in [(16, 4096, 4096), (16, 4096, 9728), (16, 4096, 11_008), (8, 8192, 22_016), (8, 4096, 14_336)]
         {
-            assert!(taken(m, n, k), "{m} x {n} x {k}");
+            assert!(taken(m, n, k, m as u32), "{m} x {n} x {k}");
         }
-        assert!(!taken(16, 4096, 1 << 20));
+        // In turns of eight or four rows.
+        assert!(!taken(16, 4096, 14_336, 16) && taken(16, 4096, 14_336, 8));
+        assert!(!taken(16, 8192, 28_672, 8) && taken(16, 8192, 28_672, 4));
+        assert!(!(0..5).any(|power| taken(16, 4096, 1 << 20, 1 << power)));
+        let ring = DecodeConfig { x_rows: 4, ..DecodeConfig::new(DecodeChoice::named("ring-8x8c256").unwrap()) };
+        assert_eq!(DecodeConfig { weight_dtype: DType::F8E4m3, ..ring }.turns(9), 3);
+        assert_eq!(ring.turns(9), 1);
     }
 
     #[test]

@@ -15,6 +15,11 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// The same from the element on that is so many further, of so many bytes each.
+    pub fn further(self, elements: i64, bytes: u64) -> Matrix {
+        Matrix { address: self.address.wrapping_add_signed(elements * bytes as i64), ..self }
+    }
+
     pub(crate) fn transposed(self) -> Matrix {
         Matrix { row: self.col, col: self.row, ..self }
     }
@@ -36,6 +41,25 @@ pub struct Operands {
     pub group_ends: Option<u64>,
     /// Of a and of b: factors of f32.
     pub scales: [Option<Factors>; 2],
+}
+
+impl Operands {
+    /// What rows from `first` on read and write; elements of a and of the result have so many bytes.
+    pub(crate) fn rows_from(&self, first: u64, bytes: u64, out_bytes: u64) -> Operands {
+        let rows = |matrix: Matrix, bytes| matrix.further(first as i64 * matrix.row, bytes);
+        let [mut of_a, of_b] = self.scales;
+        if let Some(factors) = of_a.as_mut().filter(|factors| !factors.one_for_all) {
+            factors.address += 4 * first;
+        }
+        Operands {
+            a: rows(self.a, bytes),
+            out: rows(self.out, out_bytes),
+            parts: self.parts.map(|part| part.map(|part| rows(part, out_bytes))),
+            kept: self.kept.map(|kept| rows(kept, out_bytes)),
+            scales: [of_a, of_b],
+            ..*self
+        }
+    }
 }
 
 /// Factors of an operand's lines along k, or one for all of them.
@@ -117,5 +141,32 @@ impl EndsOf {
             scales: scales.map(|factors| factors.map_or(0, |factors| factors.address)),
             steps: scales.map(|factors| i32::from(factors.is_some_and(|factors| !factors.one_for_all))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_from_one_on_begin_where_it_lies() {
+        let at = |address, row| Matrix { address, row, col: 1, batch: 0 };
+        let all = Operands {
+            a: at(1000, 64),
+            b: at(2000, 1),
+            out: at(3000, -32),
+            parts: [None, Some(at(4000, 0)), None, Some(at(5000, 8))],
+            kept: Some(at(6000, 16)),
+            alpha: 1.0,
+            group_ends: None,
+            scales: [false, true].map(|one_for_all| Some(Factors { address: 7000, one_for_all })),
+        };
+        let rest = all.rows_from(3, 2, 4);
+        assert_eq!([rest.a, rest.b, rest.out].map(|matrix| matrix.address), [1384, 2000, 2616]);
+        assert_eq!(rest.parts.map(|part| part.map(|part| part.address)), [None, Some(4000), None, Some(5096)]);
+        assert_eq!(rest.kept.map(|kept| kept.address), Some(6192));
+        assert_eq!(rest.scales.map(|factors| factors.map(|factors| factors.address)), [Some(7012), Some(7000)]);
+        let shared = Operands { scales: [all.scales[1], all.scales[0]], ..all }.rows_from(3, 2, 4);
+        assert_eq!(shared.scales.map(|factors| factors.map(|factors| factors.address)), [Some(7000), Some(7000)]);
     }
 }

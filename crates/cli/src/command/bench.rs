@@ -10,7 +10,7 @@ use crate::subject::{ModelOptions, parse_dtype};
 use crate::workload::workload;
 use clap::ValueEnum;
 use gemwright_core::{Cell, DType, Operands, Table, Workload};
-use gemwright_cpu::{Kernel, Pool, keep_to_fastest};
+use gemwright_cpu::{Kernel, Pool, asked_cores, keep_to, keep_to_fastest};
 use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
 use gemwright_engine::limit::Limit;
 use gemwright_engine::vendor::Absent;
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
     /// Threads of every candidate [default: all]; with fewer than cores everybody stays on those that are the fastest now,
-    /// unless GEMWRIGHT_CORES says which
+    /// or on those of GEMWRIGHT_CORES (a list like 0,2)
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Element type of the result [default: that of the operands, and f32 for bf16, which every library has]
@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub groups: Option<u64>,
     /// On a GPU: operands of e4m3, both of them (weights [N, K], K in whole 16, a result of bf16 or f32) or the weights alone
-    /// (up to 16 rows, K in whole 128)
+    /// (up to 32 rows, K in whole 128)
     #[arg(long, value_enum)]
     pub fp8: Option<Fp8Arg>,
     /// Factors of operands of e4m3: one, or one for each row; cuBLASLt is not measured with them
@@ -327,11 +327,11 @@ pub fn settings(threads: usize) -> Vec<(&'static str, String)> {
     spins.chain([("OMP_NUM_THREADS", threads.to_string())]).collect()
 }
 
-/// With fewer threads than cores everybody stays on as many cores, those that are the fastest now; not where the user has
-/// named some.
+/// Everybody stays on the cores that the user has named, or, with fewer threads than cores, on as many of them, those that
+/// are the fastest now.
 fn kept_cores(threads: usize, dtype: DType) -> Vec<usize> {
-    if std::env::var_os("GEMWRIGHT_CORES").is_some() {
-        return Vec::new();
+    if let Some(cores) = asked_cores() {
+        return keep_to(&cores);
     }
     let (limit, alone) = (Limit::of(dtype), Pool::new(1));
     keep_to_fastest(threads, &|| limit.measure(&alone, 1, &[]))

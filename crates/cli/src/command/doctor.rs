@@ -41,7 +41,8 @@ pub fn machine() -> Value {
     let caches = Caches::of_this_machine();
     json!({
         "cpu": host::read().map_or_else(|_| "unknown".into(), |chip| chip.name),
-        "threads": cores_of_this_machine(), "l1": caches.l1, "l2": caches.l2, "l3": caches.l3,
+        "cores": cores_of_this_machine(), "threads": std::thread::available_parallelism().map_or(1, usize::from),
+        "l1": caches.l1, "l2": caches.l2, "l3": caches.l3,
         "kernels": Kernel::present().map(|kernel| kernel.name).collect::<Vec<_>>(),
     })
 }

@@ -9,6 +9,7 @@ use super::packed::{PANEL, STEP};
 use super::tile::{ROWS, TILE};
 use super::words::{along, columns_tile, rows_turned};
 use super::{MixedJob, PackedTiles, Right};
+use crate::cache::Caches;
 use crate::matrix::Mat;
 use crate::pool::Pool;
 use crate::scratch::Scratch;
@@ -92,8 +93,17 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     let (a, sink) = (job.a, Sink::of(&job));
     let b = match job.b {
         // A result that lies by rows but is computed transposed is turned piece by piece, m / 16 tiles of it for 16 columns;
-        // turning the weights instead, k / 32 tiles, is less. Threads share columns then, of which there must be enough.
-        Right::Packed(packed) if job.c.col == 1 && along(&a) && 2 * m > k && n >= m && m > ROWS && near(m, k) => {
+        // turning the weights instead, k / 32 tiles, is less. Threads share columns then, of which there must be enough, but
+        // no more than stay in a cache, since every panel of rows goes by all of them.
+        Right::Packed(packed)
+            if job.c.col == 1
+                && along(&a)
+                && 2 * m > k
+                && n >= m
+                && m > ROWS
+                && near(m, k)
+                && n * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2 =>
+        {
             return blocked(Rows::Plain(a), Columns::Packed(packed), sink, pool, threads, scratch);
         }
         Right::Packed(packed) => {

@@ -204,11 +204,7 @@ pub fn check_candidate(
 /// What the results of groups should be, each a product of its own; where there are none, the product itself.
 fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec<Expected> {
     let Some(ends) = ends else { return vec![*all] };
-    let (bytes, out_bytes) = (problem.dtype.bytes() as i64, problem.out_dtype.bytes() as i64);
-    let further = |matrix: Matrix, elements: i64, bytes: i64| Matrix {
-        address: (matrix.address as i64 + elements * bytes) as u64,
-        ..matrix
-    };
+    let (bytes, out_bytes) = (problem.dtype.bytes(), problem.out_dtype.bytes());
     let mut first = 0;
     let each = ends.iter().enumerate().map(|(group, end)| {
         let (from, count, group) = (i64::from(first), (end - first) as u64, group as i64);
@@ -218,16 +214,16 @@ fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec
         match problem.groups {
             Groups::K(_) => {
                 expected.product.k = count;
-                operands.a = further(operands.a, from * operands.a.col, bytes);
-                operands.b = further(operands.b, from * operands.b.row, bytes);
-                operands.out = further(operands.out, group * operands.out.batch, out_bytes);
-                expected.before = expected.before.map(|before| further(before, group * before.batch, out_bytes));
+                operands.a = operands.a.further(from * operands.a.col, bytes);
+                operands.b = operands.b.further(from * operands.b.row, bytes);
+                operands.out = operands.out.further(group * operands.out.batch, out_bytes);
+                expected.before = expected.before.map(|before| before.further(group * before.batch, out_bytes));
             }
             _ => {
                 expected.product.m = count;
-                operands.a = further(operands.a, from * operands.a.row, bytes);
-                operands.b = further(operands.b, group * operands.b.batch, bytes);
-                operands.out = further(operands.out, from * operands.out.row, out_bytes);
+                operands.a = operands.a.further(from * operands.a.row, bytes);
+                operands.b = operands.b.further(group * operands.b.batch, bytes);
+                operands.out = operands.out.further(from * operands.out.row, out_bytes);
             }
         }
         expected
@@ -411,11 +407,21 @@ fn of_eight_bits() -> Vec<Problem> {
         let gated = Problem::gated(m, n / 2, k, DType::Bf16, Activation::Silu);
         all.push(gated.of_eight_bits([Rows; 2], false));
     }
-    for (m, n, k) in
-        [(1, 1000, 1024), (2, 136, 8192), (7, 264, 4096), (16, 520, 2176), (3, 128, 128), (8, 4096, 14_336)]
-    {
+    // The last three take turns, of 8, 4 and 16 rows.
+    for (m, n, k) in [
+        (1, 1000, 1024),
+        (2, 136, 8192),
+        (7, 264, 4096),
+        (16, 520, 2176),
+        (3, 131, 128),
+        (8, 4096, 14_336),
+        (13, 264, 14_336),
+        (6, 136, 28_672),
+        (29, 264, 2048),
+    ] {
         let plain = Problem::linear(m, n, k, DType::Bf16);
         all.push(plain.with_small_weights(None));
+        all.push(plain.with_small_weights(Tensor));
         all.push(plain.with_small_weights(Rows));
         all.push(Problem::gated(m, n, k, DType::Bf16, Activation::Silu).with_small_weights(Rows));
         let bias = Epilogue::default().with(Part::Bias, Layout { row: 0, col: 1, batch: 0 });

@@ -99,7 +99,7 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
                         * choice.unevenness(&odd, blocks, &chip)
                 }
             };
-            Some((choice, seconds))
+            Some((choice, seconds * config.turns(few.product.m) as f64))
         })
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
@@ -160,7 +160,10 @@ mod tests {
         assert!(["128x128-persistent", "128x128-turned-persistent"].contains(&promoted.as_str()), "{promoted}");
         assert!(first(&linear(16, 6144, 4096)).starts_with("ring-"));
         assert!(first(&linear(16, 4096, 14_336)).ends_with("split-k2"));
-        assert!(first(&linear(1, 22_016, 4096).with_small_weights(Scaling::Rows)).starts_with("ring-"));
+        // Weights of 8 bits have rings alone, be there room for all rows of x or not.
+        for (m, n, k) in [(1, 22_016, 4096), (16, 4096, 14_336), (13, 8192, 28_672), (32, 4096, 4096)] {
+            assert!(first(&linear(m, n, k).with_small_weights(Scaling::Rows)).starts_with("ring-"), "{m} {n} {k}");
+        }
         // Experts with a few rows each: whole tiles of blocks that stay, one after the other.
         let experts = first(&linear(1024, 1536, 2048).with_groups_of_rows(128));
         assert!(experts.ends_with("-persistent") && !experts.contains("pair"), "{experts}");

@@ -140,12 +140,16 @@ impl Plan for OwnPlan {
     }
 }
 
-/// Of a gradient of weights, where neither operand is contiguous along k, both are activations; one row or column does not tell;
-/// and what differs within a batch may be activations too.
+/// Of a gradient of weights, where neither operand is contiguous along k, both are activations; one row or column does not tell.
 fn b_is_weights(problem: &Problem) -> bool {
     let p = problem.product;
     let forward = (problem.a.col == 1 || problem.b.row == 1) && p.m > 1 && p.n > 1;
-    forward && (p.batch <= 1 || problem.b.batch == 0)
+    forward && one_for_batch(problem)
+}
+
+/// What differs within a batch may be activations too.
+pub(super) fn one_for_batch(problem: &Problem) -> bool {
+    problem.product.batch <= 1 || problem.b.batch == 0
 }
 
 /// The same problem with the result's rows contiguous: a transposed one has its operands swapped.

@@ -1,6 +1,6 @@
 //! Our kernels for a few rows as a candidate: weights that lie row by row along K are streamed once.
 
-use super::own::{factors_are_given, part_ways, told, turned};
+use super::own::{factors_are_given, one_for_batch, part_ways, told, turned};
 use super::queue::CudaQueue;
 use crate::candidate::{Candidate, Operands, Plan, Queue, Region, RunError};
 use crate::contract::{Contract, Refusal};
@@ -50,7 +50,6 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         base < 16 || (lines > 1 && step % per != 0) || (p.batch > 1 && layout.batch % per != 0)
     };
     let config = DecodeConfig {
-        x_rows: (p.m as u32).next_power_of_two(),
         dtype: problem.dtype,
         weight_dtype: problem.weight_dtype,
         scales: problem.scales != [Scaling::None; 2],
@@ -68,11 +67,13 @@ pub(super) fn config(problem: &Problem, choice: DecodeChoice) -> Result<DecodeCo
         scaled: problem.alpha != 1.0,
         ..DecodeConfig::new(choice)
     };
-    let config = config.of_length(p.k);
-    if let Some(why) = config.refuses(&p) {
-        return Err(Refusal::Library(why.into()));
-    }
-    Ok(config)
+    let of_rows = |x_rows: u32| DecodeConfig { x_rows, ..config }.of_length(p.k);
+    let all_at_once = of_rows((p.m as u32).next_power_of_two());
+    let Some(why) = all_at_once.refuses(&p) else { return Ok(all_at_once) };
+    // As many at a time as there is room for, where rows may take turns.
+    let fewer = std::iter::successors(Some(all_at_once.x_rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
+    let mut in_turns = fewer.map(of_rows).filter(|config| config.turns(p.m) > 1);
+    in_turns.find(|config| config.refuses(&p).is_none()).ok_or(Refusal::Library(why.into()))
 }
 
 /// A kernel that streams weights, on a device.
@@ -140,7 +141,7 @@ impl Plan for DecodePlan {
         factors_are_given(&self.problem, operands)?;
         let told = told(&self.problem, &self.few, operands);
         // Where sides were changed the weight is what the caller calls a.
-        let constant = queue.constant_weights && self.few == self.problem;
+        let constant = queue.constant_weights && self.few == self.problem && one_for_batch(&self.problem);
         // SAFETY: the caller's promises are those of the kernel; that weights are constant is the queue's.
         unsafe { self.decode.launch(&queue.stream, &told, queue.early, constant) }
             .map_err(|why| RunError::Library(why.to_string()))
