@@ -79,9 +79,9 @@ fn winners_are_kept_and_found_again() {
 #[test]
 fn where_little_is_at_stake_it_says_so() {
     let at = folder("stake", &FEW);
-    let (code, _, message) = finish(tune(&at).args(["--min-gain", "100%"]));
+    let (code, out, message) = finish(tune(&at).args(["--min-gain", "100%"]));
     assert_eq!(code, Some(0), "{message}");
-    assert!(message.contains("not tuned"), "{message}");
+    assert!(out.contains("not tuned"), "{out}{message}");
     assert!(!at.join("t.csv").exists());
 }
 
@@ -138,7 +138,18 @@ fn fake_openblas(at: &Path, name: &str, body: &str) -> PathBuf {
 
 #[test]
 fn candidates_that_crash_hang_or_are_wrong_are_dropped_and_named() {
+    // Right as far as a judge of small products sees.
+    let small = "if (m >= 64 || n >= 64) return;
+        for (long i = 0; i < m; i++) for (long j = 0; j < n; j++) {
+            double sum = 0;
+            for (long s = 0; s < k; s++)
+                sum += (double)((ta == 111) == (o == 101) ? a[i * lda + s] : a[s * lda + i])
+                     * ((tb == 111) == (o == 101) ? b[s * ldb + j] : b[j * ldb + s]);
+            long at = o == 101 ? i * ldc + j : j * ldc + i;
+            c[at] = al * sum + (be == 0 ? 0 : be * c[at]);
+        }";
     for (name, patience, body, said) in [
+        ("small", "60s", small, ""),
         ("crash", "60s", "abort();", "brought its process down"),
         ("hang", "8s", "for (;;) sleep(1);", "said nothing"),
         ("wrong", "60s", "for (long i = 0; i < m; i++) for (long j = 0; j < n; j++) c[i * ldc + j] = 7;", ""),
@@ -199,4 +210,69 @@ fn a_disk_that_is_full_is_said() {
     let (code, _, message) = finish(&mut tune(&at));
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("No space left"), "{message}");
+}
+
+#[test]
+fn what_ended_between_two_files_goes_on_and_no_table_is_lost() {
+    let at = folder("between", &FEW);
+    let (code, _, message) = finish(&mut tune(&at));
+    assert_eq!(code, Some(0), "{message}");
+    std::fs::remove_file(at.join("t.meta.json")).unwrap();
+    let rows = std::fs::read_to_string(at.join("t.ours.csv")).unwrap();
+    let (code, _, message) = finish(&mut tune(&at));
+    assert_eq!(code, Some(0), "{message}");
+    assert!(at.join("t.meta.json").exists());
+    assert_eq!(std::fs::read_to_string(at.join("t.ours.csv")).unwrap(), rows);
+    // A table that is not among those that are merged stays as it is.
+    let other = folder("between-other", &FEW[..1]);
+    assert_eq!(finish(&mut tune(&other)).0, Some(0));
+    let merge = |from: &str, to: &Path| finish(gemwright().args(["tune", "--merge", from, "-o"]).arg(to));
+    let (here, there) = (at.join("t.csv"), other.join("t.csv"));
+    let (code, _, message) = merge(&here.display().to_string(), &there);
+    assert_eq!((code, lines(&other.join("t.ours.csv"))), (Some(2), 3), "{message}");
+    assert!(message.contains("it is there already"), "{message}");
+    let (code, _, message) = merge(&format!("{},{}", there.display(), here.display()), &there);
+    assert_eq!((code, lines(&other.join("t.ours.csv"))), (Some(0), 5), "{message}");
+}
+
+#[test]
+fn answers_are_what_was_asked_for() {
+    let at = folder("formats", &FEW);
+    let (code, out, message) = finish(tune(&at).args(["--min-gain", "100%", "--quiet"]));
+    assert!(code == Some(0) && out.contains("not tuned"), "{out}{message}");
+    let (code, out, message) = finish(tune(&at).args(["--format", "json", "--quiet"]));
+    let answer: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, answer["products"].as_array().unwrap().len(), &answer["asked"]),
+        (Some(0), 2, &2.into()),
+        "{message}"
+    );
+    assert!(answer["times_as_fast"].as_f64().unwrap() >= 0.99, "{out}");
+    let (_, out, _) = finish(tune(&at).args(["--format", "csv"]));
+    assert_eq!((out.lines().count(), out.contains("end to end")), (3, false), "{out}");
+    // Nobody has such a kernel on a CPU.
+    let other = folder("formats-gated", &FEW);
+    let (code, _, message) = finish(tune(&other).args(["--epilogue", "gated"]));
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("no candidate here takes any"), "{message}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_product_that_has_no_room_is_left_alone() {
+    let at = folder("room", &[[300_000, 300_000, 64], [4, 64, 64]]);
+    let program = env!("CARGO_BIN_EXE_gemwright");
+    let line = format!(
+        "ulimit -v 8000000; exec {program} tune {} -o {} --rounds 3 --threads 1",
+        at.join("shapes.csv").display(),
+        at.join("t.csv").display()
+    );
+    let mut shell = Command::new("sh");
+    for name in ["OPENBLAS", "MKL", "BLIS", "ONEDNN", "RIVALS"] {
+        shell.env(format!("GEMWRIGHT_{name}"), "/nowhere");
+    }
+    let (code, _, message) = finish(shell.args(["-c", &line]));
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("300000 x 300000 x 64") && message.contains("memory"), "{message}");
+    assert_eq!(lines(&at.join("t.ours.csv")), 3);
 }

@@ -47,7 +47,7 @@ pub struct Runner {
 #[allow(missing_docs)]
 pub struct Timed {
     pub runner: Runner,
-    /// The lower quartile: what else a machine does only adds.
+    /// The tenth of the turns that is below: what else a machine does only adds.
     pub seconds: f64,
     /// Between the quartiles, as a part of the median.
     pub spread: f64,
@@ -237,6 +237,10 @@ impl TunedTable {
 
     /// By the products of the kind that are nearest in M, N and K, the nearer the more.
     fn predicted(&self, key: &TunedKey) -> Option<Answer> {
+        // Another tool's table has numbers of solutions, each for one N and K.
+        if self.device.units == 0 {
+            return None;
+        }
         let far = |row: &TunedRow| {
             let one = |x: u64, y: u64| ((x.max(1) as f64) / (y.max(1) as f64)).ln().powi(2);
             // The same M matters most: it decides whether memory or the units are what it waits for.

@@ -155,17 +155,12 @@ pub fn judge(candidate: &dyn Candidate, queue: &dyn Queue, cases: &[Problem], se
             }
             continue;
         }
-        let short = Units { sums: f64::from(f32::EPSILON), rounding: 0.0 };
+        let units = Units::of(problem);
         let found = match (problem.dtype, problem.out_dtype) {
-            (DType::F32, DType::F32) => one::<f32, f32>(candidate, queue, problem, seed, short),
-            (DType::F64, DType::F64) => {
-                one::<f64, f64>(candidate, queue, problem, seed, Units { sums: f64::EPSILON, rounding: 0.0 })
-            }
-            (DType::Bf16, DType::F32) => one::<bf16, f32>(candidate, queue, problem, seed, short),
-            (DType::Bf16, DType::Bf16) => {
-                let rounding = f64::from(bf16::EPSILON) / 2.0;
-                one::<bf16, bf16>(candidate, queue, problem, seed, Units { rounding, ..short })
-            }
+            (DType::F32, DType::F32) => one::<f32, f32>(candidate, queue, problem, seed, units),
+            (DType::F64, DType::F64) => one::<f64, f64>(candidate, queue, problem, seed, units),
+            (DType::Bf16, DType::F32) => one::<bf16, f32>(candidate, queue, problem, seed, units),
+            (DType::Bf16, DType::Bf16) => one::<bf16, bf16>(candidate, queue, problem, seed, units),
             (operands, out) => Err(format!("the judge has no numbers for {operands} to {out}")),
         };
         match found {

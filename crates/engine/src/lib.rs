@@ -19,6 +19,7 @@ mod oracle;
 mod own;
 mod problem;
 mod safe;
+mod sample;
 mod split;
 pub mod tuned_files;
 mod variant;

@@ -4,6 +4,8 @@
 use crate::contract::Fusion;
 use crate::epilogue::{Part, Parts};
 use crate::problem::Problem;
+use gemwright_core::DType;
+use gemwright_cpu::half::bf16;
 use gemwright_cpu::{STEEPEST, UNITS, activation};
 
 /// A value, and how far from it an honest result may be.
@@ -18,6 +20,18 @@ pub struct Expected {
 pub struct Units {
     pub sums: f64,
     pub rounding: f64,
+}
+
+impl Units {
+    /// Of a problem's types.
+    pub fn of(problem: &Problem) -> Units {
+        let short = Units { sums: f64::from(f32::EPSILON), rounding: 0.0 };
+        match (problem.dtype, problem.out_dtype) {
+            (DType::F64, _) => Units { sums: f64::EPSILON, ..short },
+            (_, DType::Bf16) => Units { rounding: f64::from(bf16::EPSILON) / 2.0, ..short },
+            _ => short,
+        }
+    }
 }
 
 impl Expected {

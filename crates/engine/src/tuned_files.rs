@@ -22,15 +22,27 @@ pub fn load(table: &Path) -> Result<TunedTable, String> {
     let (ours, meta) = (beside(table, "ours.csv"), beside(table, "meta.json"));
     if ours.exists() || meta.exists() {
         let name = |path: &Path, why: String| format!("{}: {why}", path.display());
-        let device = tuned::read_device(&text(&meta)?).map_err(|why| name(&meta, why))?;
-        let rows = tuned::read_rows(&text(&ours)?).map_err(|why| name(&ours, why))?;
+        let rows_text = text(&ours)?;
+        let rows = tuned::read_rows(&rows_text).map_err(|why| name(&ours, why))?;
+        // What ended between the two files of a first table left the rows alone, which say whose they are.
+        let device = match meta.exists() {
+            true => tuned::read_device(&text(&meta)?).map_err(|why| name(&meta, why))?,
+            false => tuned::device_of_rows(&rows_text).map_err(|why| name(&ours, why))?,
+        };
         return Ok(TunedTable::new(device, rows));
     }
     let rows = tuned::foreign_rows(&text(table)?)?;
     // Who else has made it says nothing of the device: rates only weigh rows against one another.
-    let device =
-        TunedDevice { name: "of another tool".into(), units: 0, flops: 1e15, bytes: 4e12, versions: Vec::new() };
+    let device = TunedDevice { name: FOREIGN.into(), units: 0, flops: 1e15, bytes: 4e12, versions: Vec::new() };
     Ok(TunedTable::new(device, rows))
+}
+
+/// In the place of a device's name.
+const FOREIGN: &str = "a device that another tool's table does not name";
+
+/// The table is another tool's.
+pub fn is_foreign(device: &TunedDevice) -> bool {
+    device.name == FOREIGN
 }
 
 /// Some of a table's files are there.
@@ -40,8 +52,11 @@ pub fn exists(table: &Path) -> bool {
 
 /// Why a table says nothing of a device.
 pub fn other_device(table: &TunedDevice, here: &TunedDevice) -> Option<String> {
-    let shown = |device: &TunedDevice| format!("{} with {} units", device.name, device.units);
-    if (&table.name, table.units) != (&here.name, here.units) {
+    let shown = |device: &TunedDevice| match is_foreign(device) {
+        true => device.name.clone(),
+        false => format!("{} with {} units", device.name, device.units),
+    };
+    if (tuned::plain(&table.name), table.units) != (tuned::plain(&here.name), here.units) {
         return Some(format!("it was made on {}, this is {}", shown(table), shown(here)));
     }
     let ours =
@@ -71,9 +86,14 @@ pub fn load_all(paths: &[PathBuf], here: Option<&TunedDevice>) -> (Option<TunedT
     (all, refused)
 }
 
-/// Writes a file so that whoever reads it has the old one or the new one whole.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let next = path.with_extension(format!("{}.next", path.extension().unwrap_or_default().to_string_lossy()));
+/// Where the next version of a file is written.
+fn next(path: &Path) -> PathBuf {
+    path.with_extension(format!("{}.next", path.extension().unwrap_or_default().to_string_lossy()))
+}
+
+/// Writes the next version of a file beside it.
+fn prepare(path: &Path, text: &str) -> io::Result<()> {
+    let next = next(path);
     let written = File::create(&next).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()
@@ -83,17 +103,26 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&next);
         return Err(why);
     }
-    fs::rename(&next, path)
+    Ok(())
 }
 
-/// Puts a table in its place.
+/// Puts a table in its place: whoever reads one of its files has the old one or the new one whole, and none is replaced before
+/// all are written.
 ///
 /// # Errors
 /// What could not be written; then the table that was there is still whole.
 pub fn store(table: &Path, text: &TunedText) -> io::Result<()> {
-    replace(&beside(table, "ours.csv"), &text.ours)?;
-    replace(&beside(table, "meta.json"), &text.meta)?;
-    replace(table, &text.aiter)
+    let (ours, meta) = (beside(table, "ours.csv"), beside(table, "meta.json"));
+    let all = [(ours.as_path(), &text.ours), (&meta, &text.meta), (table, &text.aiter)];
+    for (i, (path, text)) in all.iter().enumerate() {
+        if let Err(why) = prepare(path, text) {
+            for (path, _) in &all[..i] {
+                let _ = fs::remove_file(next(path));
+            }
+            return Err(why);
+        }
+    }
+    all.iter().try_for_each(|(path, _)| fs::rename(next(path), path))
 }
 
 /// Rows as they are measured, for one process at a time.
@@ -132,20 +161,24 @@ impl Journal {
             file.seek(SeekFrom::Start(0))?;
             file.read_to_string(&mut text)?;
         }
+        let version = format!("# gemwright {}", env!("CARGO_PKG_VERSION"));
+        // What another version measured is measured again, as with its tables, and kept aside: rows of this one behind it would
+        // count as that one's.
+        if text.lines().next().is_some_and(|first| first != version) {
+            fs::write(beside(table, "part.earlier.csv"), &text)?;
+            file.set_len(0)?;
+            text.clear();
+        }
         // A line that was cut off says nothing; it is ended here, and passed over from then on.
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
-        let version = format!("# gemwright {}", env!("CARGO_PKG_VERSION"));
         if text.is_empty() {
             writeln!(file, "{version}")?;
         }
         let head = tuned::HEAD.join(",");
         let here = format!("{},{},", tuned::plain(&device.name), device.units);
-        // What another version measured is measured again, as with its tables.
-        let same = text.lines().next().is_none_or(|first| first == version);
-        let (ours, others): (Vec<&str>, Vec<&str>) =
-            text.lines().skip(1).filter(|_| same).partition(|line| line.starts_with(&here));
+        let (ours, others): (Vec<&str>, Vec<&str>) = text.lines().skip(1).partition(|line| line.starts_with(&here));
         let row = |line: &str| tuned::read_rows(&format!("{head}\n{line}\n")).ok()?.pop();
         let rows = ours.into_iter().filter_map(row).collect();
         let shared = others.into_iter().any(|line| row(line).is_some());
@@ -250,8 +283,24 @@ mod tests {
         journal.done();
         assert!(!part.exists());
         // Another version's are measured again.
-        fs::write(&part, format!("# gemwright 0.0.0\n{}", tuned::row_line("a cpu", 2, &row(1)))).unwrap();
-        assert_eq!(Journal::open(&table, &device(2)).unwrap().1, []);
+        let earlier = format!("# gemwright 0.0.0\n{}", tuned::row_line("a cpu", 2, &row(1)));
+        fs::write(&part, &earlier).unwrap();
+        let (mut journal, before) = Journal::open(&table, &device(2)).unwrap();
+        assert_eq!(before, []);
+        journal.add(&row(2)).unwrap();
+        drop(journal);
+        assert_eq!(Journal::open(&table, &device(2)).unwrap().1, [row(2)]);
+        assert_eq!(fs::read_to_string(beside(&table, "part.earlier.csv")).unwrap(), earlier);
+    }
+
+    #[test]
+    fn rows_alone_say_whose_they_are() {
+        let path = place("alone");
+        store(&path, &tuned::write(&TunedTable::new(device(2), vec![row(1)]), &serde_json::json!({}))).unwrap();
+        fs::remove_file(beside(&path, "meta.json")).unwrap();
+        let table = load(&path).unwrap();
+        assert_eq!((table.rows(), other_device(&table.device, &device(2))), (&[row(1)][..], None));
+        assert!(other_device(&table.device, &device(3)).is_some());
     }
 
     #[test]
@@ -277,9 +326,11 @@ mod tests {
         let path = place("full");
         let text = tuned::write(&TunedTable::new(device(2), vec![row(1)]), &serde_json::json!({}));
         store(&path, &text).unwrap();
-        // A folder stands where the new file would be written.
+        // A folder stands where the last of the new files would be written.
         fs::create_dir_all(path.with_extension("csv.next")).unwrap();
-        assert!(store(&path, &text).is_err());
+        let other = tuned::write(&TunedTable::new(device(2), vec![row(2)]), &serde_json::json!({}));
+        assert!(store(&path, &other).is_err());
         assert_eq!(load(&path).unwrap().rows(), [row(1)]);
+        assert!(!next(&beside(&path, "ours.csv")).exists());
     }
 }

@@ -89,6 +89,24 @@ pub fn write(rows: &[Row]) -> String {
     out
 }
 
+/// The devices that a tuned file has rows of, as it names them.
+pub fn devices(text: &str) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let places = reader
+        .headers()
+        .map_or([None; 2], |heads| ["gfx", "cu_num"].map(|name| heads.iter().position(|head| head.trim() == name)));
+    let mut found: Vec<String> = Vec::new();
+    for record in reader.records().map_while(Result::ok) {
+        let cells: Vec<&str> =
+            places.into_iter().flatten().filter_map(|place| record.get(place)).map(str::trim).collect();
+        let device = cells.join(" with ") + if places[1].is_some() { " units" } else { "" };
+        if !cells.is_empty() && !found.contains(&device) {
+            found.push(device);
+        }
+    }
+    found
+}
+
 fn linear([m, n, k]: [i64; 3], bias: bool, dtype: DType, out_dtype: DType) -> Row {
     // The library's m is our N.
     let gemm = gemm([Trans::T, Trans::N], [n, m, k], [k, k, n]);
@@ -104,7 +122,8 @@ pub fn read(text: &str) -> Result<Vec<Row>, String> {
         return Err("needs the columns M, N and K".into());
     };
     let (bias, dtype, out) = (place("bias"), place("dtype"), place("outdtype"));
-    let (us, kernel) = (place("us"), place("kernelName"));
+    let (us, kernel, library) = (place("us"), place("kernelName"), place("libtype"));
+    let (scaled, shuffled) = (place("scaleAB"), place("bpreshuffle"));
     let mut rows = Vec::new();
     for (i, record) in reader.records().enumerate() {
         let at = |why: String| format!("line {}: {why}", i + 2);
@@ -118,11 +137,16 @@ pub fn read(text: &str) -> Result<Vec<Row>, String> {
             Some(name) => typed(TORCH, name).ok_or_else(|| at(format!("unknown type `{name}`"))),
             None => Ok(DType::Bf16),
         };
-        let bias = cell(bias).is_some_and(|word| word == "True");
+        let holds = |place: Option<usize>| cell(place).is_some_and(|word| word == "True");
+        let bias = holds(bias);
+        // A library's own choice has no name but the library's.
+        let name = [kernel, library].into_iter().find_map(|place| cell(place).filter(|name| !name.is_empty()));
         let seconds = cell(us).and_then(|text| text.parse::<f64>().ok()).filter(|us| us.is_finite() && *us > 0.0);
-        let tuned = seconds.map(|us| (us * 1e-6, cell(kernel).unwrap_or("").to_string()));
+        // What multiplies scaled operands is no time of the plain product.
+        let seconds = seconds.filter(|_| !holds(scaled));
+        let tuned = seconds.map(|us| (us * 1e-6, name.unwrap_or("").to_string()));
         let row = linear([extent(m)?, extent(n)?, extent(k)?], bias, kind(dtype)?, kind(out)?);
-        rows.push(Row { tuned, ..row });
+        rows.push(Row { tuned, prepacked: holds(shuffled), ..row });
     }
     Ok(rows)
 }

@@ -17,12 +17,14 @@ pub struct Row {
     pub asked: Option<Arguments>,
     /// What a tuned table says of it: seconds, and by what.
     pub tuned: Option<(f64, String)>,
+    /// Its weights are laid out beforehand.
+    pub prepacked: bool,
 }
 
 impl Row {
     /// One run of a product and nothing more.
     pub fn new(gemm: Gemm, dtype: DType, out_dtype: DType) -> Row {
-        Row { gemm, dtype, out_dtype, bias: false, count: 1, asked: None, tuned: None }
+        Row { gemm, dtype, out_dtype, bias: false, count: 1, asked: None, tuned: None, prepacked: false }
     }
 
     /// The call's product; otherwise why there is none.

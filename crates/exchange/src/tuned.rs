@@ -169,6 +169,26 @@ pub fn read_rows(text: &str) -> Result<Vec<TunedRow>, String> {
     Ok(rows)
 }
 
+/// Whose the rows of a `T.ours.csv` are, where nothing else says so; rates are not known then.
+///
+/// # Errors
+/// There is no row, or rows of several devices.
+pub fn device_of_rows(text: &str) -> Result<TunedDevice, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let mut found: Option<(String, u64)> = None;
+    for record in reader.records().map_while(Result::ok) {
+        let units =
+            record.get(1).and_then(|text| text.parse().ok()).ok_or("a row does not say of which device it is")?;
+        let this = (record.get(0).unwrap_or("").to_string(), units);
+        if found.as_ref().is_some_and(|known| *known != this) {
+            return Err("its rows are of several devices".into());
+        }
+        found = Some(this);
+    }
+    let (name, units) = found.ok_or("it has no rows")?;
+    Ok(TunedDevice { name, units, flops: 1.0, bytes: 1.0, versions: Vec::new() })
+}
+
 fn read_row<'a>(cell: &dyn Fn(&str) -> &'a str) -> Result<TunedRow, String> {
     let number = |name: &str| {
         let text = cell(name);
@@ -241,6 +261,10 @@ pub fn read_device(text: &str) -> Result<TunedDevice, String> {
 /// A file that is none of theirs, or cells that are not what its head says.
 pub fn foreign_rows(text: &str) -> Result<Vec<TunedRow>, String> {
     let found = crate::read(text)?.ok_or("it is no tuned table that is known: ours, aiter's, TunableOp's")?;
+    let devices = aiter::devices(text);
+    if devices.len() > 1 {
+        return Err(format!("it has rows of several devices, {}: keep those of one", devices.join(", ")));
+    }
     let rows: Vec<TunedRow> = found.rows.iter().filter_map(foreign_row).collect();
     if rows.is_empty() { Err("no row of it says what won".into()) } else { Ok(rows) }
 }
@@ -260,7 +284,8 @@ fn foreign_row(row: &crate::Row) -> Option<TunedRow> {
     let key = TunedKey { kind, m: extent(row.gemm.n)?, n: extent(row.gemm.m)?, k: extent(row.gemm.k)? };
     // Ours, where only the part in aiter's columns is there, says so in its name.
     let runner = runner_of(&candidate);
-    let key = TunedKey { kind: TunedKind { prepacked: runner.packed, ..key.kind }, ..key };
+    let prepacked = row.prepacked || runner.packed;
+    let key = TunedKey { kind: TunedKind { prepacked, ..key.kind }, ..key };
     Some(TunedRow { key, times: vec![Timed { runner, seconds, spread: 0.0 }], dropped: Vec::new() })
 }
 
@@ -336,5 +361,25 @@ mod tests {
             (128, 6144, "Gemm_Hipblaslt_61169")
         );
         assert!(foreign_rows("nothing\n").is_err());
+    }
+
+    #[test]
+    fn aiters_rows_are_told_apart_by_all_that_its_key_has() {
+        let row = |gfx: &str, shuffled, scaled, library: &str, name: &str, us| {
+            let kind = "False,torch.bfloat16,torch.bfloat16";
+            format!("{gfx},304,64,4096,4096,{kind},{scaled},{shuffled},{library},7,0,{us},{name},0.0,1.0,1.0\n")
+        };
+        let head = format!("{}\n", aiter::TUNED);
+        let rows = [
+            row("gfx942", "False", "False", "torch", "", 10.5),
+            row("gfx942", "True", "False", "asm", "asm_shuffled", 7.5),
+            row("gfx942", "False", "True", "asm", "asm_scaled", 5.0),
+        ];
+        let found = foreign_rows(&(head.clone() + &rows.concat())).unwrap();
+        let told: Vec<(bool, &str)> =
+            found.iter().map(|row| (row.key.kind.prepacked, row.times[0].runner.candidate.as_str())).collect();
+        assert_eq!(told, [(false, "torch"), (true, "asm_shuffled")]);
+        let two = head + &rows[0] + &row("gfx950", "False", "False", "asm", "other", 1.0);
+        assert!(foreign_rows(&two).unwrap_err().contains("gfx942 with 304 units, gfx950"), "{:?}", foreign_rows(&two));
     }
 }

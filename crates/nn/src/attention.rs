@@ -52,6 +52,27 @@ const KEYS: usize = 256;
 
 /// The output, of the shape of the queries. f64 is computed in f64, everything else in f32; the result does not depend on the
 /// number of threads. A value that is not finite reaches the queries before it that are computed in one block with it.
+/// Where there are no keys it is 0.
+///
+/// ```
+/// use gemwright_nn::{Attention, Backend, attention};
+///
+/// let backend = Backend::new(1);
+/// let of = Attention {
+///     batch: 1, heads: 1, key_heads: 1, queries: 2, keys: 2, width: 1, causal: true, scale: Some(1.0),
+/// };
+/// // Scores 0 and ln 3 are weights of 1 and 3. The first token sees itself alone.
+/// let (mut k, mut v) = (vec![0.0, 3f64.ln()], vec![0.0, 4.0]);
+/// let prompt = attention(&backend, &of, &[1.0, 1.0], &k, &v)?;
+/// assert!(prompt[0] == 0.0 && (prompt[1] - 3.0).abs() < 1e-12);
+///
+/// // The next token alone, over the keys and values that were kept, and its own: (1 · 0 + 3 · 4 + 1 · 8) / 5.
+/// k.push(0.0);
+/// v.push(8.0);
+/// let next = attention(&backend, &Attention { queries: 1, keys: 3, ..of }, &[1.0], &k, &v)?;
+/// assert!((next[0] - 4.0).abs() < 1e-12);
+/// # Ok::<(), gemwright_nn::LayerError>(())
+/// ```
 ///
 /// # Errors
 /// Sizes that do not fit, or heads that do not share evenly.
@@ -95,10 +116,12 @@ pub fn attention_view<T: Number>(
         return Err(LayerError::Shape("causal queries need as many keys at least".into()));
     }
     let elements = [batch, heads, queries, width].into_iter().try_fold(1usize, |all, x| all.checked_mul(x));
-    match elements {
-        Some(0) => return Ok(Vec::new()),
-        Some(_) => {}
-        None => return Err(LayerError::Shape("more elements than can be counted".into())),
+    let Some(elements) = elements else {
+        return Err(LayerError::Shape("more elements than can be counted".into()));
+    };
+    if elements == 0 || keys == 0 {
+        // Without keys a sum of nothing, as PyTorch has it, not one over weights that add up to 0.
+        return Ok(vec![T::from_f64(0.0); elements]);
     }
     match T::NAME {
         "f64" => attend::<T, f64>(backend, of, q, k, v),

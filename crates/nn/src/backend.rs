@@ -7,7 +7,7 @@ use gemwright_engine::{
     Candidate, Contract, CpuQueue, Dispatcher, Fusion, Multiply, MultiplyError, Problem, RefusedTable, Variant,
     candidates, cpu_name,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The candidates of this machine, threads for them, and tables that say who is to multiply what.
@@ -19,6 +19,8 @@ pub struct Backend {
     threads: usize,
     /// Products that have been asked for, ready to run.
     ready: Mutex<HashMap<String, Arc<Multiply>>>,
+    /// Who prepared one.
+    used: Mutex<BTreeSet<String>>,
 }
 
 impl Backend {
@@ -37,7 +39,7 @@ impl Backend {
             candidate.set_threads(threads);
         }
         let pool = Arc::new(Pool::new(threads));
-        Backend { candidates, dispatcher, refused, pool, threads, ready: Mutex::default() }
+        Backend { candidates, dispatcher, refused, pool, threads, ready: Mutex::default(), used: Mutex::default() }
     }
 
     /// With a dispatcher of the caller's.
@@ -48,6 +50,15 @@ impl Backend {
     /// Tables that were asked for and not taken, with the reason.
     pub fn refused_tables(&self) -> &[RefusedTable] {
         &self.refused
+    }
+
+    /// Who multiplies the products that were asked for so far, as tables name them: `own.avx2-f32`, `mkl:packed`.
+    pub fn used(&self) -> Vec<String> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn uses(&self, name: &str) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into());
     }
 
     fn queue(&self) -> CpuQueue {
@@ -65,7 +76,9 @@ impl Backend {
         let types = (problem.dtype, problem.out_dtype);
         let own = self.candidates.iter().find(|c| c.is_own() && c.contract().dtypes.contains(&types));
         let own = own.ok_or(MultiplyError::None(problem.dtype))?;
-        Ok(Multiply::with(&**own, *problem, queue)?)
+        let found = Multiply::with(&**own, *problem, queue)?;
+        self.uses(own.name());
+        Ok(found)
     }
 
     /// Whom the tables say for a product whose weight may be laid out, if by a layout: its name, with which it is split.
@@ -89,7 +102,9 @@ impl Backend {
     pub(crate) fn laid_out<T: Number>(&self, runner: &Runner, problem: &Problem, weight: &[T]) -> Option<Multiply> {
         let candidate = self.candidates.iter().find(|c| c.name() == runner.candidate)?;
         let way = Variant::new(&**candidate, runner.split, true);
-        Multiply::packed(&way, Problem { prepacked: true, ..*problem }, weight, self.queue()).ok()
+        let found = Multiply::packed(&way, Problem { prepacked: true, ..*problem }, weight, self.queue()).ok()?;
+        self.uses(way.name());
+        Some(found)
     }
 
     /// A product ready to run: by whom the tables say; where that one is not here or refuses, by one of ours.
@@ -106,15 +121,15 @@ impl Backend {
         let mut last = MultiplyError::None(problem.dtype);
         for (candidate, split) in named.map(|c| (c, answer.runner.split)).into_iter().chain(own.map(|c| (c, false))) {
             let ways = Variant::all(&**candidate, problem);
-            let way = ways.iter().find(|way| way.runner.split == split).or(ways.first());
-            match way.map(|way| Multiply::with(way, *problem, self.queue())) {
-                Some(Ok(found)) => {
+            let Some(way) = ways.iter().find(|way| way.runner.split == split).or(ways.first()) else { continue };
+            match Multiply::with(way, *problem, self.queue()) {
+                Ok(found) => {
                     let found = Arc::new(found);
                     ready.insert(key, found.clone());
+                    self.uses(way.name());
                     return Ok(found);
                 }
-                Some(Err(why)) => last = why,
-                None => {}
+                Err(why) => last = why,
             }
         }
         Err(last.into())

@@ -44,6 +44,36 @@ impl<T> Cache<T> {
 }
 
 /// A layer with its weights: q, k and v as one product, gate and up as one.
+///
+/// ```
+/// use gemwright_nn::{Backend, Cache, DecoderLayer, DecoderShape, Weights};
+/// use safetensors::tensor::{Dtype, TensorView, serialize};
+///
+/// // Two columns, one head. Queries and keys are 0, so that all tokens weigh the same; values and what comes out of
+/// // attention are as they come in; the gated product is 0.
+/// let bytes = |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_le_bytes()).collect() };
+/// let (ones, zeros, unit) = (bytes(&[1.0; 2]), bytes(&[0.0; 4]), bytes(&[1.0, 0.0, 0.0, 1.0]));
+/// let names = [
+///     ("input_layernorm", &ones), ("post_attention_layernorm", &ones), ("self_attn.q_proj", &zeros),
+///     ("self_attn.k_proj", &zeros), ("self_attn.v_proj", &unit), ("self_attn.o_proj", &unit),
+///     ("mlp.gate_proj", &zeros), ("mlp.up_proj", &zeros), ("mlp.down_proj", &zeros),
+/// ];
+/// let tensors = names.map(|(name, bytes)| {
+///     let shape = if bytes.len() == 8 { vec![2] } else { vec![2, 2] };
+///     (format!("layer.{name}.weight"), TensorView::new(Dtype::F32, shape, bytes).unwrap())
+/// });
+/// let weights = Weights::from_bytes(serialize(tensors, None)?)?;
+/// let shape = DecoderShape { heads: 1, key_heads: 1, norm_eps: 0.0, rope_theta: 1e4 };
+/// let layer = DecoderLayer::<f32>::load(&weights, "layer", shape)?;
+///
+/// let (backend, mut cache) = (Backend::new(1), Cache::default());
+/// // By the norm a token of [1, 1], which is added to it.
+/// assert_eq!(layer.forward(&backend, &[2.0, 2.0], &mut cache)?, [3.0, 3.0]);
+/// // The next one is [-1, 1]; with the one that the cache has, [0, 1] in the mean.
+/// assert_eq!(layer.forward(&backend, &[-2.0, 2.0], &mut cache)?, [-2.0, 3.0]);
+/// assert_eq!(cache.tokens(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DecoderLayer<T> {
     shape: DecoderShape,
     norms: [Vec<T>; 2],

@@ -26,11 +26,11 @@ pub(crate) fn sized(what: &'static str, given: usize, needed: Option<usize>) -> 
 
 /// A view of so many of each, so far apart, lies in a slice, and is no longer than one can be.
 pub(crate) fn reaches(what: &'static str, given: usize, extents: &[(usize, usize)]) -> Result<(), LayerError> {
-    if extents.iter().any(|(count, step)| *count > 1 && *step == 0) {
-        return Err(LayerError::Shape(format!("parts of {what} lie on each other")));
-    }
     if extents.iter().any(|(count, _)| *count == 0) {
         return Ok(());
+    }
+    if extents.iter().any(|(count, step)| *count > 1 && *step == 0) {
+        return Err(LayerError::Shape(format!("parts of {what} lie on each other")));
     }
     let steps = extents.iter().try_fold(0usize, |sum, (count, step)| sum.checked_add((count - 1).checked_mul(*step)?));
     let all = extents.iter().try_fold(8usize, |all, (count, _)| all.checked_mul(*count));

@@ -19,9 +19,11 @@ mod backend;
 mod conv;
 mod decoder;
 mod error;
+mod index;
 mod linear;
 mod load;
 mod packed;
+mod shard;
 
 pub use attention::{Attention, HeadSteps, attention, attention_view};
 pub use backend::Backend;

@@ -42,6 +42,24 @@ impl<T: Number> Linear<T> {
     /// Several layers over the same input as one, their outputs side by side: q, k and v, or gate and up. Each output is
     /// the sum it was before; its last bits may differ where a kernel orders sums by the number of outputs.
     ///
+    /// ```
+    /// use gemwright_nn::{Backend, Linear};
+    ///
+    /// let backend = Backend::new(1);
+    /// let layer = |outputs, weight: &[f32]| Linear::new(outputs, 2, weight.to_vec(), None);
+    /// let (q, k, v) = (layer(2, &[1.0, 0.0, 0.0, 1.0])?, layer(1, &[1.0, 1.0])?, layer(1, &[1.0, -1.0])?);
+    /// let qkv = Linear::stacked(&[&q, &k, &v])?;
+    /// // A row of each token: two of q, one of k, one of v.
+    /// assert_eq!(qkv.forward(&backend, &[2.0, 3.0, 0.0, 1.0])?, [2.0, 3.0, 5.0, -1.0, 0.0, 1.0, 1.0, -1.0]);
+    ///
+    /// let (gate, up) = (layer(1, &[2.0, -1.0])?, layer(1, &[0.5, 0.5])?);
+    /// let row = Linear::stacked(&[&gate, &up])?.forward(&backend, &[2.0, 4.0])?;
+    /// // The gate is 0, its SiLU too, and so is what comes through it.
+    /// assert_eq!(row, [0.0, 3.0]);
+    /// assert_eq!(row[0] / (1.0 + (-row[0]).exp()) * row[1], 0.0);
+    /// # Ok::<(), gemwright_nn::LayerError>(())
+    /// ```
+    ///
     /// # Errors
     /// None at all, different inputs, or a bias in some of them only.
     pub fn stacked(layers: &[&Linear<T>]) -> Result<Linear<T>, LayerError> {
@@ -60,6 +78,17 @@ impl<T: Number> Linear<T> {
         let outputs = outputs.ok_or_else(|| shape("their outputs are too many"))?;
         let weight = layers.iter().flat_map(|layer| &layer.weight).copied().collect();
         Linear::new(outputs, first.inputs, weight, bias)
+    }
+
+    /// The opposite: as many layers, with the outputs in their order.
+    pub(crate) fn parted(self, count: usize) -> Vec<Linear<T>> {
+        let outputs = self.outputs / count;
+        let of = |i: usize| {
+            let weight = self.weight[i * outputs * self.inputs..][..outputs * self.inputs].to_vec();
+            let bias = self.bias.as_ref().map(|bias| bias[i * outputs..][..outputs].to_vec());
+            Linear { outputs, inputs: self.inputs, weight, bias }
+        };
+        if count == 1 { vec![self] } else { (0..count).map(of).collect() }
     }
 
     /// Columns of what comes out.

@@ -12,6 +12,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A layer that may keep its weight a second time, as a kernel reads it fastest. Which, and from how many rows on, the
 /// tables say; without one it is a kernel of ours. There is one layout: rows for which the tables want another get the
 /// weight as it lies.
+///
+/// ```
+/// use gemwright_nn::{Backend, Linear, PackedLinear};
+///
+/// let backend = Backend::new(1);
+/// let layer = Linear::new(2, 3, vec![1f32, 0.0, 0.0, 0.0, 1.0, 1.0], Some(vec![0.5, -1.0]))?;
+/// let packed = PackedLinear::new(layer);
+/// assert_eq!(packed.laid_out_by(), None);
+/// // The first call lays the weight out; later ones, of any number of rows, take it from there.
+/// assert_eq!(packed.forward(&backend, &[1.0, 2.0, 3.0])?, [1.5, 4.0]);
+/// assert_eq!(packed.forward(&backend, &[1.0, 2.0, 3.0, 0.0, 0.0, 1.0])?, [1.5, 4.0, 0.5, 0.0]);
+/// // Without a table a kernel of ours, such as `own.avx2-f32`.
+/// assert!(packed.laid_out_by().is_some_and(|who| who.starts_with("own.")));
+/// # Ok::<(), gemwright_nn::LayerError>(())
+/// ```
 pub struct PackedLinear<T> {
     layer: Linear<T>,
     ready: Mutex<Ready>,

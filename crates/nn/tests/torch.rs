@@ -275,6 +275,23 @@ fn attention_by_blocks() {
     }
 }
 
+/// Zeros, as torch.nn.functional.scaled_dot_product_attention gives for keys and values without rows.
+#[test]
+fn attention_over_no_keys() {
+    let backend = Backend::new(2);
+    let of = Attention { batch: 2, heads: 4, key_heads: 2, queries: 3, keys: 0, width: 5, causal: false, scale: None };
+    let q = vec![1f32; 2 * 4 * 3 * 5];
+    assert_eq!(attention(&backend, &of, &q, &[], &[]).unwrap(), vec![0.0; q.len()]);
+    let steps = HeadSteps::plain(4, 3, 5);
+    let empty = HeadSteps::plain(2, 0, 5);
+    let viewed = attention_view(&backend, &of, (&q, steps), (&[], empty), (&[], empty)).unwrap();
+    assert_eq!(viewed, vec![0.0; q.len()]);
+    // A causal query would have to be among the keys itself.
+    assert!(attention(&backend, &Attention { causal: true, ..of }, &q, &[], &[]).is_err());
+    let nothing = Attention { queries: 0, ..of };
+    assert!(attention::<f32>(&backend, &nothing, &[], &[], &[]).unwrap().is_empty());
+}
+
 /// Over several blocks of rows and keys, shared heads, a cache: against every score at once, in f64.
 #[test]
 fn attention_over_many_blocks() {

@@ -1,20 +1,18 @@
 //! `gemwright bench`: candidates side by side.
 
+use super::asked::{Asked, merged, problems};
 use super::bench_cuda;
 use super::bench_page::{Contest, Run, bench_page};
-use super::model::short_name;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs, write_file};
-use crate::products::{one_product, products_of_csv};
 use crate::subject::{ModelOptions, parse_dtype};
-use crate::workload::workload;
 use clap::ValueEnum;
-use gemwright_core::{Cell, DType, Operands, Table, Workload};
+use gemwright_core::{Cell, DType, Table};
 use gemwright_cpu::{Kernel, Pool, asked_cores, keep_to, keep_to_fastest};
 use gemwright_engine::bench::{Measured, Method, Stage, Times, measure};
 use gemwright_engine::limit::Limit;
 use gemwright_engine::vendor::Absent;
-use gemwright_engine::{Candidate, Epilogue, PYTORCH, Problem, SPINS, Worker, candidates};
+use gemwright_engine::{Candidate, Epilogue, PYTORCH, SPINS, Worker, candidates};
 use gemwright_report as report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -148,15 +146,6 @@ pub enum DeviceArg {
 /// Turns where a call takes over 50 ms.
 const ROUNDS_OF_LONG: usize = 5;
 
-/// A problem of the list, with how often it is run and what it is called.
-pub struct Asked {
-    pub problem: Problem,
-    /// A bias follows, which the product leaves out.
-    pub bias: bool,
-    pub count: u64,
-    pub name: String,
-}
-
 pub fn run(args: &Args) -> Result<(), Error> {
     if args.device == DeviceArg::Cuda {
         return bench_cuda::run(args);
@@ -188,7 +177,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     let cores = kept_cores(threads, dtype);
     calmly(threads)?;
-    let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
+    let mut asked = merged(problems(&args.subject, &args.options, &args.output, dtype)?);
     for asked in &mut asked {
         (asked.problem.prepacked, asked.problem.out_dtype) = (args.prepacked, out_dtype);
         let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
@@ -207,6 +196,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         threads,
         rounds_of_long: ROUNDS_OF_LONG.min(args.rounds.max(1)),
         hopeless: f64::INFINITY,
+        always: None,
     };
     let bar = bar(args.output.quiet, asked.len() * args.rounds.max(1), "rounds");
     let refs: Vec<&dyn Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
@@ -281,43 +271,6 @@ fn contests(asked: &[Asked], measured: &[Measured]) -> Vec<Contest> {
         }
     };
     asked.iter().zip(measured).map(one).collect()
-}
-
-/// The products that a command's words mean, equal ones counted.
-pub fn problems(
-    subject: &[String],
-    options: &ModelOptions,
-    output: &OutputArgs,
-    dtype: DType,
-) -> Result<Vec<Asked>, Error> {
-    if let [m, n, k] = subject {
-        let p = one_product([m, n, k], dtype)?.calls()[0].product().unwrap_or_else(|| unreachable!("a product"));
-        let problem = Problem::linear(p.m, p.n, p.k, dtype);
-        return Ok(vec![Asked { problem, bias: false, count: 1, name: "linear".into() }]);
-    }
-    let workload: Workload = match subject {
-        [path] if path.ends_with(".csv") => products_of_csv(path, dtype)?,
-        [name] => workload(name, options, output.quiet)?,
-        _ => return Err(Error::Usage("give M N K, a CSV of shapes, or one config, folder or preset".into())),
-    };
-    output.warn(&workload.warnings);
-    let mut asked: Vec<Asked> = Vec::new();
-    for call in workload.calls() {
-        let Some(problem) = Problem::of(call, dtype) else { continue };
-        let bias = matches!(&call.operands, Operands::Product { bias: Some(bias), .. } if bias.rank() == 1);
-        match asked.iter_mut().find(|known| known.problem == problem) {
-            Some(known) => known.count += call.count,
-            None => asked.push(Asked { problem, bias, count: call.count, name: name(call) }),
-        }
-    }
-    if asked.is_empty() {
-        return Err(Error::Usage("the list has no plain product to measure".into()));
-    }
-    Ok(asked)
-}
-
-fn name(call: &gemwright_core::Call) -> String {
-    if call.module.is_empty() { short_name(call) } else { call.module.to_string() }
 }
 
 /// Settings that libraries read when they are opened: their threads stay awake from call to call, but not when
@@ -502,7 +455,7 @@ fn raw(
     asked: &[Asked],
     measured: &[Measured],
     versions: &[(String, String)],
-    (method, cores): (&Method, &[usize]),
+    (method, cores): (&Method<'_>, &[usize]),
 ) -> Value {
     let times = |all: &[Times]| -> Vec<Value> {
         all.iter().map(|t| json!({"name": t.name, "own": t.own, "values": t.values})).collect()

@@ -1,6 +1,6 @@
 //! `gemwright bench --device cuda --chain`: all products of the list in one graph, one after the other.
 
-use super::bench::Asked;
+use super::asked::Asked;
 use gemwright_engine::Candidate;
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};

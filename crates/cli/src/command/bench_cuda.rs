@@ -1,6 +1,7 @@
 //! `gemwright bench --device cuda`: our kernels beside cuBLASLt, window by window.
 
-use super::bench::{Args, Asked, Fp8Arg, RoutingArg, ScalesArg, bar, problems, title, write_page};
+use super::asked::{Asked, merged, problems};
+use super::bench::{Args, Fp8Arg, RoutingArg, ScalesArg, bar, title, write_page};
 use super::bench_chain::chained;
 use super::bench_page::{Contest, Run, bench_page};
 use super::doctor_cuda::{compile_all, gpu, missing, named};
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         None => None,
     };
     let kernels = args.kernel.iter().flat_map(|list| list.split(',')).map(named).collect::<Result<Vec<_>, _>>()?;
-    let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
+    let mut asked = merged(problems(&args.subject, &args.options, &args.output, dtype)?);
     for asked in &mut asked {
         let (names, p) = (args.epilogue.iter().map(String::as_str), asked.problem.product);
         asked.problem.epilogue =

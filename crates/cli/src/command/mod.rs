@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+mod asked;
 pub mod bench;
 mod bench_chain;
 mod bench_cuda;
@@ -26,5 +27,7 @@ mod trace_screen;
 pub mod tune;
 mod tune_cpu;
 mod tune_cuda;
+mod tune_merge;
 mod tune_process;
+mod tune_summary;
 mod tune_worker;

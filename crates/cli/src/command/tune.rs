@@ -1,16 +1,17 @@
 //! `gemwright tune`: every candidate on every product of a workload, the winners in a table.
 
-use super::bench::{Asked, DeviceArg, bar, problems};
+use super::asked::{Asked, merged, problems};
+use super::bench::{DeviceArg, bar};
 use super::tune_cpu::OnCpu;
 use super::tune_cuda::{self, OnCuda};
+use super::tune_merge::{merge, thresholds};
 use super::tune_process::{Outcome, Worker};
+use super::tune_summary::summary;
 use super::tune_worker::{self, Done, Stage, Task};
 use crate::error::Error;
-use crate::output::OutputArgs;
+use crate::output::{Format, OutputArgs};
 use crate::subject::{ModelOptions, parse_dtype, parse_share};
-use gemwright_core::{
-    Cell, DType, PICKED, Runner, Table, Threshold, Timed, TunedDevice, TunedKey, TunedKind, TunedRow, TunedTable,
-};
+use gemwright_core::{DType, PICKED, Timed, TunedDevice, TunedKey, TunedRow, TunedTable};
 use gemwright_engine::tuned_files::{self, Journal};
 use gemwright_engine::{Epilogue, Layout, Problem, cpu_name, own};
 use gemwright_exchange::tuned::{self, runner_word};
@@ -45,7 +46,7 @@ pub struct Args {
     /// Put these tables together instead; where two have a row, the later one counts
     #[arg(long, value_delimiter = ',', value_name = "TABLE,...", conflicts_with = "subject")]
     merge: Vec<PathBuf>,
-    /// End after so long: 60s, 10m, 1h
+    /// End after so long: 60s, 10m, 1h; a product that was begun is finished
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     budget: Option<Duration>,
     /// Do not tune where less than this could be gained end to end: 2%
@@ -68,7 +69,7 @@ pub struct Args {
     /// Element type of the result [default: that of the operands]
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
     out_dtype: Option<DType>,
-    /// What follows every product: bias, silu and the like, as for bench; fused and split off
+    /// What follows every product: bias, silu and the like, as for bench; fused, and on a CPU split off too
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     epilogue: Vec<String>,
     /// Measure again what the table has
@@ -79,7 +80,7 @@ pub struct Args {
     #[command(flatten)]
     options: ModelOptions,
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -109,7 +110,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::Usage(format!("-o {}: a table ends in .csv", path.display())));
     }
     if !args.merge.is_empty() {
-        return merge(args, path);
+        return merge(&args.merge, path);
     }
     let dtype = args.options.dtype.unwrap_or(if cuda { DType::Bf16 } else { DType::F32 });
     let mut asked = problems(&args.subject, &args.options, &args.output, dtype)?;
@@ -126,37 +127,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
         // A linear layer's weight may be laid out once; on a GPU nobody wants it laid out.
         asked.problem.prepacked = !cuda && asked.problem.letters() == "TN" && p.batch == 1;
     }
+    let asked = merged(asked);
     let place = if cuda { Place::cuda(&asked)? } else { Place::cpu(threads, &asked)? };
     let worker = Worker::new(args.device, threads, args.patience);
     Tuning { args, path, place, asked, worker, dropped: Vec::new(), limits: [0.0; 2] }.run()
 }
 
-fn failed(path: &Path, why: &dyn ToString) -> Error {
+pub(super) fn failed(path: &Path, why: &dyn ToString) -> Error {
     Error::File { path: path.display().to_string(), why: why.to_string() }
 }
 
-fn merge(args: &Args, path: &Path) -> Result<(), Error> {
-    let mut all: Option<TunedTable> = None;
-    for name in &args.merge {
-        let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
-        match &mut all {
-            None => all = Some(table),
-            Some(all) => {
-                if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
-                    return Err(failed(name, &why));
-                }
-                table.rows().iter().for_each(|row| all.insert(row.clone()));
-            }
-        }
-    }
-    let Some(all) = all else { return Ok(()) };
-    let (journal, open) = Journal::open(path, &all.device).map_err(|why| failed(path, &why))?;
-    tuned_files::store(path, &tuned::write(&all, &json!({"merged": args.merge}))).map_err(|why| failed(path, &why))?;
-    if open.is_empty() {
-        journal.done();
-    }
-    eprintln!("{} rows in {}", all.rows().len(), path.display());
-    Ok(())
+pub(super) fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs())
 }
 
 /// Who is measured.
@@ -169,13 +151,13 @@ enum Who {
 }
 
 /// A candidate and a reason.
-type Named = (String, String);
+pub(super) type Named = (String, String);
 
 /// Where it runs, and who multiplies there where nobody has tuned.
-struct Place {
+pub(super) struct Place {
     name: String,
     units: u64,
-    default: String,
+    pub default: String,
 }
 
 impl Place {
@@ -196,14 +178,14 @@ impl Place {
     }
 }
 
-struct Tuning<'a> {
-    args: &'a Args,
-    path: &'a Path,
-    place: Place,
-    asked: Vec<Asked>,
+pub(super) struct Tuning<'a> {
+    pub args: &'a Args,
+    pub path: &'a Path,
+    pub place: Place,
+    pub asked: Vec<Asked>,
     worker: Worker,
     /// Candidates that are not run any more, and why.
-    dropped: Vec<Named>,
+    pub dropped: Vec<Named>,
     limits: [f64; 2],
 }
 
@@ -227,7 +209,8 @@ impl Tuning<'_> {
         loop {
             let without = self.dropped.iter().map(|(name, _)| name.clone()).collect();
             let problem = self.asked[index].problem;
-            let task = Task { problem, without, only: only.clone(), among: among.clone(), rounds };
+            let default = Some(self.default_of(&problem).to_string());
+            let task = Task { problem, without, only: only.clone(), among: among.clone(), default, rounds };
             let (at, why) = match self.worker.ask(&task)? {
                 Outcome::Done(Done { times, dropped, limits }) => {
                     for (known, new) in self.limits.iter_mut().zip(limits) {
@@ -256,14 +239,14 @@ impl Tuning<'_> {
     }
 
     /// Who multiplies where nobody has tuned: on a GPU the library, which has no epilogues.
-    fn default_of(&self, problem: &Problem) -> &str {
+    pub fn default_of(&self, problem: &Problem) -> &str {
         match self.args.device == DeviceArg::Cuda && !problem.epilogue.is_none() {
             true => PICKED,
             false => &self.place.default,
         }
     }
 
-    fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         if !self.args.output.quiet {
             eprintln!("{text}");
         }
@@ -293,15 +276,16 @@ impl Tuning<'_> {
         let (stakes, mut left) = self.stakes(&table, begin)?;
         let (all, gain) = (stakes.iter().map(|s| s.now).sum::<f64>(), stakes.iter().map(|s| s.gain).sum::<f64>());
         let share = if all > 0.0 { gain / all } else { 0.0 };
-        if !stakes.is_empty() {
+        let known: Vec<&Stake> = stakes.iter().filter(|stake| stake.now > 0.0).collect();
+        if !known.is_empty() {
             self.say(&format!(
                 "{} takes {} for {} products; by this machine's limits {} of it could be gained, most of it by",
                 self.place.default,
                 report::seconds(all),
-                stakes.len(),
+                known.len(),
                 report::percent(share)
             ));
-            for stake in stakes.iter().take(5) {
+            for stake in known.iter().take(5) {
                 let p = self.asked[stake.index].problem.product;
                 self.say(&format!(
                     "  {} {} x {} x {}: {} of the time, at {} of the limit, {} at stake",
@@ -315,13 +299,20 @@ impl Tuning<'_> {
                 ));
             }
         }
-        if let Some(least) = self.args.min_gain.filter(|least| share < *least && !stakes.is_empty()) {
+        if let Some(least) = self.args.min_gain.filter(|least| share < *least && !known.is_empty()) {
             if resumed == 0 {
                 journal.done();
             }
+            let answer = OutputArgs { output: None, ..self.args.output.clone() };
+            if answer.format == Format::Json {
+                return answer.write(&json!({"tuned": false, "gain_at_most": share, "min_gain": least}).to_string());
+            }
             let (share, least) = (report::percent(share), report::percent(least));
-            self.say(&format!("not tuned: {share} could be gained at most, less than the {least} that were asked for"));
-            return Ok(());
+            let of =
+                if left > 0 { format!(" of the {} products that were looked at", stakes.len()) } else { String::new() };
+            return answer.write(&format!(
+                "not tuned: {share}{of} could be gained at most, less than the {least} that were asked for"
+            ));
         }
         let visits = self.args.visits.unwrap_or(if self.args.device == DeviceArg::Cpu { 4 } else { 1 }).max(1);
         let mut seen: Vec<(Vec<Timed>, Vec<Named>)> = stakes.iter().map(|_| Default::default()).collect();
@@ -335,12 +326,19 @@ impl Tuning<'_> {
                     left += usize::from(visit == 0);
                     continue;
                 }
-                let again = if visit < 2 { near(times) } else { undecided(times) };
+                let mut again = if visit < 2 { near(times) } else { undecided(times) };
                 let who = match visit {
                     0 => Who::Everyone,
                     // Between one and itself there is nothing to decide.
                     _ if again.len() < 2 => continue,
-                    _ => Who::Among(again),
+                    _ => {
+                        // What is gained is told by the default's time, so it has as many chances.
+                        let default = self.default_of(&self.asked[stake.index].problem).to_string();
+                        if default != PICKED && !again.contains(&default) {
+                            again.push(default);
+                        }
+                        Who::Among(again)
+                    }
                 };
                 let (further, further_wrong) = self.measured(stake.index, &who, self.args.rounds.max(3))?;
                 keep_the_lesser(times, further);
@@ -364,7 +362,7 @@ impl Tuning<'_> {
         }
         progress.finish_and_clear();
         if left > 0 {
-            self.say(&format!("the budget is spent: {left} products were not tuned, those with least at stake"));
+            self.say(&format!("the budget is spent: {left} of {} products were not tuned", self.asked.len()));
         }
         let mut counts: HashMap<TunedKey, u64> = HashMap::new();
         for asked in &self.asked {
@@ -373,23 +371,33 @@ impl Tuning<'_> {
             }
         }
         table.settle(|key| counts.get(key).copied().unwrap_or(0));
+        if table.rows().is_empty() {
+            journal.done();
+            return Err(Error::Usage("no candidate here takes any of these products: nothing was tuned".into()));
+        }
         let earlier = table.device.clone();
         table.device = self.device();
+        for (name, then) in &earlier.versions {
+            if let Some((_, now)) = table.device.versions.iter().find(|(known, now)| known == name && now != then) {
+                self.say(&format!(
+                    "rows that were there before are of {name} `{then}`, this is `{now}`: --again tunes them anew"
+                ));
+            }
+        }
         table.device.flops = table.device.flops.max(earlier.flops);
         table.device.bytes = table.device.bytes.max(earlier.bytes);
         if self.worker.versions.is_empty() {
             table.device.versions = earlier.versions;
         }
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let facts = json!({
-            "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": since,
+            "gemwright": env!("CARGO_PKG_VERSION"), "machine": super::doctor::machine(), "unix_seconds": unix_seconds(),
             "rounds": self.args.rounds, "visits": visits, "default": self.place.default, "dropped": self.dropped, "thresholds": thresholds(&table),
         });
         tuned_files::store(self.path, &tuned::write(&table, &facts)).map_err(|why| {
             failed(self.path, &format!("{why}; what was measured is kept, make room and run the same again"))
         })?;
         journal.done();
-        self.summary(&table)
+        summary(&self, &table)
     }
 
     /// What there is to gain for each product that is not in the table, most first: a look at the default.
@@ -429,64 +437,12 @@ impl Tuning<'_> {
             let least = (asked.problem.flops() as f64 / flops).max(asked.problem.bytes() as f64 / bytes);
             let count = asked.count as f64;
             // Of what the default does not take nothing is known: it comes last.
-            let seconds = seconds.unwrap_or(least);
-            Stake { index, now: seconds * count, gain: (seconds - least).max(0.0) * count }
+            let known = |seconds: f64| Stake { index, now: seconds * count, gain: (seconds - least).max(0.0) * count };
+            seconds.map_or(Stake { index, now: 0.0, gain: 0.0 }, known)
         };
         let mut all: Vec<Stake> = looks.into_iter().map(stake).collect();
         all.sort_by(|x, y| y.gain.total_cmp(&x.gain));
         Ok((all, left))
-    }
-
-    /// What the table gains over the default, per product and end to end.
-    fn summary(&self, table: &TunedTable) -> Result<(), Error> {
-        let mut shown = Table::new(&[
-            "product",
-            "flags",
-            ">M",
-            ">N",
-            ">K",
-            ">count",
-            "fastest",
-            ">takes",
-            ">default takes",
-            ">times as fast",
-        ]);
-        let (mut now, mut then) = (0.0, 0.0);
-        for asked in &self.asked {
-            let Some(row) = table.row(&asked.problem.tuned_key()) else { continue };
-            let Some(best) = row.best() else { continue };
-            let default = self.default_of(&asked.problem);
-            let default = row.times.iter().find(|t| t.runner.candidate == default && !t.runner.packed);
-            let (p, count) = (asked.problem.product, asked.count as f64);
-            let seconds = |s: f64| Cell::shown(s, report::seconds(s));
-            let mut cells: Vec<Cell> = vec![asked.name.as_str().into(), asked.problem.letters().into()];
-            cells.extend([p.m, p.n, p.k, asked.count].map(Cell::from));
-            cells.extend([runner_word(&best.runner).into(), seconds(best.seconds)]);
-            if let Some(default) = default {
-                now += default.seconds * count;
-                then += best.seconds * count;
-                let ratio = default.seconds / best.seconds;
-                cells.extend([seconds(default.seconds), Cell::shown(ratio, report::significant(ratio, 3))]);
-            } else {
-                cells.extend([Cell::Empty, Cell::Empty]);
-            }
-            shown.row(cells);
-        }
-        // The table is the file; this is for people.
-        let answer = OutputArgs { output: None, ..self.args.output.clone() };
-        let mut text = answer.table(&shown);
-        if then > 0.0 {
-            let (ratio, rows) = (report::significant(now / then, 3), table.rows().len());
-            text += &format!(
-                "\n\nend to end   {ratio} times as fast as {} alone; {rows} rows in {}",
-                self.place.default,
-                self.path.display()
-            );
-        }
-        for (who, why) in &self.dropped {
-            text += &format!("\ndropped      {who}: {why}");
-        }
-        answer.write(&text)
     }
 }
 
@@ -542,28 +498,10 @@ fn rows(problem: &Problem, mut times: Vec<Timed>, fell: &[Named], wrong: &[Named
     all.into_iter().filter(|row| !row.times.is_empty()).collect()
 }
 
-fn threshold(of: &Threshold) -> serde_json::Value {
-    json!({
-        "flags": of.kind.flags, "batch": of.kind.batch, "dtype": of.kind.dtype.name(), "out_dtype": of.kind.out_dtype.name(),
-        "epilogue": of.kind.epilogue, "n": of.n, "k": of.k, "from_m": of.from,
-    })
-}
-
-/// From which M on weights laid out beforehand win, and a split epilogue does, for every N and K.
-fn thresholds(table: &TunedTable) -> serde_json::Value {
-    let list = |of: &dyn Fn(&TunedKind) -> bool, wins: &dyn Fn(&Runner) -> bool| -> Vec<serde_json::Value> {
-        let all = table.thresholds(of, wins).into_iter();
-        all.map(|t| threshold(&t)).collect()
-    };
-    json!({
-        "prepacked": list(&|kind| kind.prepacked, &|runner| runner.packed),
-        "split_epilogue": list(&|kind| !kind.epilogue.is_empty() && !kind.prepacked, &|runner| runner.split),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemwright_core::Runner;
 
     #[test]
     fn a_second_visit_only_helps() {

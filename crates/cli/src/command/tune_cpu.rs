@@ -33,7 +33,10 @@ impl Measures for OnCpu {
         variants.retain(|v| (task.only.is_none() || !v.runner.packed) && task.wants_way(&v.runner));
         let refs: Vec<&dyn Candidate> = variants.iter().map(|variant| variant as &dyn Candidate).collect();
         let (rounds, threads) = (task.rounds, self.threads);
-        let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS };
+        let always = task.default.as_deref();
+        let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS, always };
+        // What may fail before a candidate runs is the product's fault, such as memory that is not there.
+        told(tune_worker::Stage::operands());
         let mut tell = |stage: Stage<'_>| {
             if let Stage::Begins(name) = stage {
                 told(tune_worker::Stage::Candidate(name.into()));

@@ -52,14 +52,19 @@ pub struct Task {
     pub only: Option<String>,
     /// Only these runners, as tables write them; all where empty.
     pub among: Vec<String>,
+    /// Whose time tells what is gained: it is measured even where it cannot win.
+    pub default: Option<String>,
     pub rounds: usize,
 }
 
 impl Task {
     pub fn line(&self) -> String {
-        let Task { problem, without, only, among, rounds } = self;
+        let Task { problem, without, only, among, default, rounds } = self;
         let problem = problem_line(problem);
-        json!({"problem": problem, "without": without, "only": only, "among": among, "rounds": rounds}).to_string()
+        json!({
+            "problem": problem, "without": without, "only": only, "among": among, "default": default, "rounds": rounds,
+        })
+        .to_string()
     }
 
     fn parse(line: &str) -> Option<Task> {
@@ -71,6 +76,7 @@ impl Task {
             without: words(&value["without"])?,
             only: word(&value["only"]),
             among: words(&value["among"])?,
+            default: word(&value["default"]),
             rounds: value["rounds"].as_u64()? as usize,
         })
     }
@@ -121,6 +127,7 @@ pub enum Stage {
 impl Stage {
     const COMPILER: &'static str = "the compiler";
     const TOGETHER: &'static str = "the fastest together";
+    const OPERANDS: &'static str = "laying out operands, which may need more memory than there is,";
 
     pub fn compiling() -> Stage {
         Stage::Else(Stage::COMPILER)
@@ -130,8 +137,13 @@ impl Stage {
         Stage::Else(Stage::TOGETHER)
     }
 
+    pub fn operands() -> Stage {
+        Stage::Else(Stage::OPERANDS)
+    }
+
     fn named(name: &str) -> Stage {
-        let known = [Stage::COMPILER, Stage::TOGETHER].into_iter().find(|known| *known == name);
+        let all = [Stage::COMPILER, Stage::TOGETHER, Stage::OPERANDS];
+        let known = all.into_iter().find(|known| *known == name);
         known.map_or_else(|| Stage::Candidate(name.into()), Stage::Else)
     }
 
@@ -240,10 +252,10 @@ mod tests {
         let problem = Problem { prepacked: true, epilogue, alpha: 0.5, ..Problem::linear(5, 7, 9, DType::Bf16) };
         assert_eq!(problem_of(&problem_line(&problem)), Some(problem));
         assert_eq!(problem_of(&json!({"extents": [1]})), None);
-        let task =
-            Task { problem, without: vec!["mkl".into()], only: None, among: vec!["blis:packed".into()], rounds: 9 };
+        let (without, among) = (vec!["mkl".into()], vec!["blis:packed".into()]);
+        let task = Task { problem, without, only: None, among, default: Some("own".into()), rounds: 9 };
         let back = Task::parse(&task.line()).unwrap();
-        assert_eq!((back.problem, back.rounds), (problem, 9));
+        assert_eq!((back.problem, back.default.as_deref(), back.rounds), (problem, Some("own"), 9));
         assert!(back.wants("openblas") && !back.wants("mkl"));
         let way = |packed| Runner { candidate: "blis".into(), packed, split: false };
         assert!(back.wants_way(&way(true)) && !back.wants_way(&way(false)));

@@ -28,9 +28,12 @@ impl TunedTable {
     }
 }
 
+/// What counts as noise at most, however far turns lie apart: who is further behind is not named.
+const MOST: f64 = 0.2;
+
 /// Whether one is faster than another by more than their turns differ: by half of what lies between the quartiles of both.
 fn ahead(one: &Timed, other: &Timed) -> bool {
-    one.seconds < other.seconds * (1.0 - (one.spread + other.spread) / 2.0)
+    one.seconds < other.seconds * (1.0 - ((one.spread + other.spread) / 2.0).min(MOST))
 }
 
 /// Of the runners that every row has. What the cost model picks is not one but many.
@@ -73,13 +76,15 @@ mod tests {
             row(4, &[("lucky", 3.0, 0.0), ("steady", 1.0, 0.0)]),
             // Not of what was asked for.
             row(8, &[("lucky", 0.9, 0.9), ("steady", 1.0, 0.9)]),
+            // However far turns lie apart, nobody is named who takes twice as long.
+            row(3, &[("lucky", 0.5, 9.0), ("steady", 1.0, 0.0)]),
         ];
         let mut table = TunedTable::new(device, rows);
         for _ in 0..2 {
             table.settle(|key| u64::from(key.m < 8));
             let named: Vec<&str> =
                 table.rows().iter().map(|row| row.best().unwrap().runner.candidate.as_str()).collect();
-            assert_eq!(named, ["steady", "better", "steady", "lucky"]);
+            assert_eq!(named, ["steady", "better", "steady", "lucky", "lucky"]);
             assert_eq!(table.rows()[0].second().unwrap().runner.candidate, "lucky");
         }
         let answer = table.look_up(&table.rows()[0].key.clone()).unwrap();

@@ -21,7 +21,10 @@ pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
 impl Number for half::bf16 {
     const NAME: &'static str = "bf16";
     fn from_f64(x: f64) -> Self {
-        half::bf16::from_f64(x)
+        // The crate leaves out the lower half of the bits; that there was something must show, or what lies just above the
+        // middle of two numbers would be rounded as if it were the middle.
+        let bits = x.to_bits();
+        half::bf16::from_f64(f64::from_bits(bits | u64::from(bits as u32 != 0) << 32))
     }
     fn to_f64(self) -> f64 {
         // The upper half of an f32: the crate's own way is for machines that have no f32.
@@ -154,4 +157,33 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     }
     /// Asks for the line at `from`, which need not be readable.
     unsafe fn prefetch(from: *const Self::T);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Number;
+    use half::bf16;
+
+    #[test]
+    fn the_nearest_bf16_is_the_nearest() {
+        let middle = 1.0 + 2f64.powi(-8);
+        for (x, nearest) in [
+            (middle, 1.0),
+            (middle + 2f64.powi(-23), 1.007_812_5),
+            (middle + 2f64.powi(-50), 1.007_812_5),
+            (middle - 2f64.powi(-50), 1.0),
+            (-middle - 2f64.powi(-40), -1.007_812_5),
+            (0.0, 0.0),
+            (f64::INFINITY, f64::INFINITY),
+        ] {
+            assert_eq!(<bf16 as Number>::from_f64(x).to_f64(), nearest, "{x:e}");
+        }
+        assert!(<bf16 as Number>::from_f64(f64::from_bits(0x7ff0_0000_0000_0001)).to_f64().is_nan());
+        // As f32 is rounded, where it is one.
+        for bits in (0..u32::MAX - 40_009).step_by(40_009) {
+            let x = f32::from_bits(bits);
+            let (ours, theirs) = (<bf16 as Number>::from_f64(f64::from(x)), bf16::from_f32(x));
+            assert!(ours == theirs || x.is_nan(), "{x:e} {ours} {theirs}");
+        }
+    }
 }

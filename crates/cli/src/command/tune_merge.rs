@@ -1,0 +1,65 @@
+//! Several tuned tables as one, and what a table says as a whole.
+
+use super::tune::{failed, unix_seconds};
+use crate::error::Error;
+use gemwright_core::{Runner, Threshold, TunedKind, TunedTable};
+use gemwright_engine::tuned_files::{self, Journal};
+use gemwright_exchange::tuned;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+pub fn merge(tables: &[PathBuf], path: &Path) -> Result<(), Error> {
+    if tuned_files::exists(path) && !tables.iter().any(|name| name == path) {
+        return Err(failed(path, &"it is there already; name it among those of --merge, or give another -o"));
+    }
+    let mut all: Option<TunedTable> = None;
+    for name in tables {
+        let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
+        if tuned_files::is_foreign(&table.device) {
+            return Err(failed(
+                name,
+                &"it is another tool's, which says nothing of the device; explain --table reads it",
+            ));
+        }
+        match &mut all {
+            None => all = Some(table),
+            Some(all) => {
+                if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
+                    return Err(failed(name, &why));
+                }
+                table.rows().iter().for_each(|row| all.insert(row.clone()));
+            }
+        }
+    }
+    let Some(all) = all else { return Ok(()) };
+    let (journal, open) = Journal::open(path, &all.device).map_err(|why| failed(path, &why))?;
+    let facts = json!({
+        "merged": tables, "gemwright": env!("CARGO_PKG_VERSION"), "unix_seconds": unix_seconds(),
+        "thresholds": thresholds(&all),
+    });
+    tuned_files::store(path, &tuned::write(&all, &facts)).map_err(|why| failed(path, &why))?;
+    if open.is_empty() {
+        journal.done();
+    }
+    eprintln!("{} rows in {}", all.rows().len(), path.display());
+    Ok(())
+}
+
+fn threshold(of: &Threshold) -> serde_json::Value {
+    json!({
+        "flags": of.kind.flags, "batch": of.kind.batch, "dtype": of.kind.dtype.name(), "out_dtype": of.kind.out_dtype.name(),
+        "epilogue": of.kind.epilogue, "n": of.n, "k": of.k, "from_m": of.from,
+    })
+}
+
+/// From which M on weights laid out beforehand win, and a split epilogue does, for every N and K.
+pub fn thresholds(table: &TunedTable) -> serde_json::Value {
+    let list = |of: &dyn Fn(&TunedKind) -> bool, wins: &dyn Fn(&Runner) -> bool| -> Vec<serde_json::Value> {
+        let all = table.thresholds(of, wins).into_iter();
+        all.map(|t| threshold(&t)).collect()
+    };
+    json!({
+        "prepacked": list(&|kind| kind.prepacked, &|runner| runner.packed),
+        "split_epilogue": list(&|kind| !kind.epilogue.is_empty() && !kind.prepacked, &|runner| runner.split),
+    })
+}
