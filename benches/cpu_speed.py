@@ -161,7 +161,7 @@ def write(raw, best, folder):
         writer.writerow([*Job._fields, "processes", "counted", "ratio", "least", "largest", "best other", "ours p10 GFLOP/s",
                          "share of limit p10", "limit loop p10, least", "limit loop p10, most"])
         for job, found in figures.items():
-            found = [one for one in found if any(t["own"] for t in one[0]["seconds"])]
+            found = [one for one in found if any(t["own"] and t["values"] for t in one[0]["seconds"])]
             if not found:
                 continue
             counted = [one for one in found if one[1] >= 0.9]
@@ -191,8 +191,9 @@ def write(raw, best, folder):
     with open(os.path.join(folder, "prepacked.csv"), "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["dtype", "threads", "M", "N", "K", "flags", "plain us", "laid out us", "plain over laid out"])
+        ran = lambda found: [one for one in found or [] if any(t["own"] and t["values"] for t in one[0]["seconds"])]
         for job, found in figures.items():
-            plain = figures.get(job._replace(prepacked=False))
+            plain, found = ran(figures.get(job._replace(prepacked=False))), ran(found)
             if job.prepacked and plain and any(t["own"] for product, _ in found for t in product["seconds"]):
                 before, after = (own_median([product for product, _ in side]) for side in (plain, found))
                 writer.writerow([job.dtype, job.threads, job.M, job.N, job.K, job.flags, f"{before * 1e6:.2f}", f"{after * 1e6:.2f}",

@@ -231,8 +231,28 @@ fn what_ended_between_two_files_goes_on_and_no_table_is_lost() {
     let (code, _, message) = merge(&here.display().to_string(), &there);
     assert_eq!((code, lines(&other.join("t.ours.csv"))), (Some(2), 3), "{message}");
     assert!(message.contains("it is there already"), "{message}");
-    let (code, _, message) = merge(&format!("{},{}", there.display(), here.display()), &there);
+    // However its name is written.
+    let written = other.join("..").join(other.file_name().unwrap()).join("t.csv");
+    let (code, _, message) = merge(&format!("{},{}", there.display(), here.display()), &written);
     assert_eq!((code, lines(&other.join("t.ours.csv"))), (Some(0), 5), "{message}");
+}
+
+/// Kernels of f32 have no epilogues: the default is one that is split off.
+#[test]
+fn the_default_of_a_product_with_an_epilogue_is_told() {
+    let at = folder("default", &FEW);
+    let (code, out, message) = finish(tune(&at).args(["--epilogue", "bias", "--format", "json", "--quiet"]));
+    let answer: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let products = answer["products"].as_array().unwrap();
+    assert!(
+        code == Some(0) && products.iter().all(|one| one["default_seconds"].as_f64() > Some(0.0)),
+        "{out}{message}"
+    );
+    let rows = std::fs::read_to_string(at.join("t.ours.csv")).unwrap();
+    assert!(
+        rows.lines().skip(1).all(|line| line.contains(&format!("{}:split=", answer["default"].as_str().unwrap()))),
+        "{rows}"
+    );
 }
 
 #[test]
@@ -250,6 +270,8 @@ fn answers_are_what_was_asked_for() {
     assert!(answer["times_as_fast"].as_f64().unwrap() >= 0.99, "{out}");
     let (_, out, _) = finish(tune(&at).args(["--format", "csv"]));
     assert_eq!((out.lines().count(), out.contains("end to end")), (3, false), "{out}");
+    let (code, _, message) = finish(tune(&folder("formats-spent", &FEW)).args(["--budget", "0s"]));
+    assert!(code == Some(2) && message.contains("the budget was spent first"), "{message}");
     // Nobody has such a kernel on a CPU.
     let other = folder("formats-gated", &FEW);
     let (code, _, message) = finish(tune(&other).args(["--epilogue", "gated"]));

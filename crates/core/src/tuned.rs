@@ -61,6 +61,8 @@ pub struct TunedRow {
     pub times: Vec<Timed>,
     /// Who was dropped, and why.
     pub dropped: Vec<(String, String)>,
+    /// It is another tool's: what it names are numbers of solutions, each for one N and K.
+    pub foreign: bool,
 }
 
 impl TunedRow {
@@ -237,10 +239,6 @@ impl TunedTable {
 
     /// By the products of the kind that are nearest in M, N and K, the nearer the more.
     fn predicted(&self, key: &TunedKey) -> Option<Answer> {
-        // Another tool's table has numbers of solutions, each for one N and K.
-        if self.device.units == 0 {
-            return None;
-        }
         let far = |row: &TunedRow| {
             let one = |x: u64, y: u64| ((x.max(1) as f64) / (y.max(1) as f64)).ln().powi(2);
             // The same M matters most: it decides whether memory or the units are what it waits for.
@@ -249,7 +247,7 @@ impl TunedTable {
         let mut near: Vec<(f64, &TunedRow)> = self
             .rows
             .iter()
-            .filter(|row| row.key.kind == key.kind && !row.times.is_empty())
+            .filter(|row| row.key.kind == key.kind && !row.times.is_empty() && !row.foreign)
             .map(|row| (far(row), row))
             .collect();
         near.sort_by(|x, y| x.0.total_cmp(&y.0));
@@ -339,7 +337,7 @@ mod tests {
             .map(|(name, us)| Timed { runner: runner(name, name.ends_with('p')), seconds: us * 1e-6, spread: 0.01 })
             .collect();
         times.sort_by(|x, y| x.seconds.total_cmp(&y.seconds));
-        TunedRow { key: key(m, n), times, dropped: Vec::new() }
+        TunedRow { key: key(m, n), times, dropped: Vec::new(), foreign: false }
     }
 
     fn table() -> TunedTable {

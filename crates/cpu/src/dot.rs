@@ -11,6 +11,9 @@ use crate::target::Target;
 /// Bytes of B that a thread takes at a time.
 const PIECE: usize = 256 << 10;
 
+/// Bytes ahead at which a row is asked for: what the machine does by itself begins anew on every page.
+const AHEAD: usize = 512;
+
 /// Up to eight rows of A.
 pub fn few_rows<S: Simd>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
     let (m, k, n) = (job.a.rows, job.a.cols, job.b.cols);
@@ -77,7 +80,11 @@ unsafe fn sums<S: Simd, const M: usize, const R: usize>(
             let mut sums = [[S::splat(S::T::ZERO); R]; M];
             let mut s = 0;
             while s + S::LANES <= k {
-                let rights: [S::V; R] = std::array::from_fn(|r| S::load(right[r].add(s)));
+                let rights: [S::V; R] = std::array::from_fn(|r| {
+                    let at = right[r].add(s);
+                    S::prefetch(at.wrapping_add(AHEAD / size_of::<S::T>()));
+                    S::load(at)
+                });
                 for i in 0..M {
                     let x = S::load(left[i].add(s));
                     for r in 0..R {

@@ -2,6 +2,7 @@
 //! a product is right whatever number of threads comes, and a slow core holds nobody up.
 
 use crate::seat::{Cores, Seat};
+use crate::stay::numbers;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -138,9 +139,9 @@ impl Pool {
     }
 }
 
-/// The cores of `GEMWRIGHT_CORES`, a list like `0,2,4`; none where that is not said or cannot be read as numbers.
+/// The cores of `GEMWRIGHT_CORES`, a list like `0,2,4` or `0-3,8`; none where that is not said or cannot be read so.
 pub fn asked_cores() -> Option<Vec<usize>> {
-    std::env::var("GEMWRIGHT_CORES").ok()?.split(',').map(|core| core.trim().parse().ok()).collect()
+    numbers(&std::env::var("GEMWRIGHT_CORES").ok()?)
 }
 
 impl Drop for Pool {

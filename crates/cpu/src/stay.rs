@@ -67,17 +67,22 @@ pub fn keep_to(cores: &[usize]) -> Vec<usize> {
 pub fn cores_of_this_machine() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let usable = || std::thread::available_parallelism().map_or(1, usize::from);
-    online.and_then(|list| count(list.trim())).unwrap_or_else(usable)
+    online.and_then(|list| numbers(&list)).map_or_else(usable, |all| all.len())
 }
 
-/// How many numbers there are in a list like `0-3,8`.
-fn count(list: &str) -> Option<usize> {
-    let range = |part: &str| {
+/// The numbers of a list like `0-3,8`.
+pub fn numbers(list: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((last.parse::<usize>().ok()? + 1).saturating_sub(first.parse().ok()?))
-    };
-    list.split(',').map(range).sum()
+        let [first, last] = [first, last].map(|number| number.trim().parse::<usize>().ok().filter(|n| *n < MOST));
+        all.extend(first?..=last?);
+    }
+    Some(all)
 }
+
+/// More cores than any machine has.
+const MOST: usize = 1 << 16;
 
 impl Default for Caller {
     fn default() -> Caller {
@@ -123,9 +128,7 @@ mod tests {
         .join()
         .unwrap();
         assert!(cores_of_this_machine() >= 1);
-        assert_eq!(
-            [count("0"), count("0-3,8"), count("2,5-6"), count(""), count("0-x")],
-            [Some(1), Some(5), Some(3), None, None]
-        );
+        assert_eq!([numbers("0"), numbers("0-2, 8\n"), numbers("")], [Some(vec![0]), Some(vec![0, 1, 2, 8]), None]);
+        assert!(numbers("0-x").is_none() && numbers("0-99999999999").is_none() && numbers("-1").is_none());
     }
 }

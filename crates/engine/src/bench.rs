@@ -33,6 +33,8 @@ pub struct Method<'a> {
 /// What is going on.
 #[derive(Debug, Clone, Copy)]
 pub enum Stage<'a> {
+    /// Memory is asked for and filled.
+    Operands,
     /// A candidate is about to be run.
     Begins(&'a str),
     /// So many rounds are done, of so many.
@@ -199,6 +201,7 @@ fn measure_as<T: Number, U: Number>(
     method: &Method<'_>,
     told: &mut dyn FnMut(Stage<'_>),
 ) -> Measured {
+    told(Stage::Operands);
     let (caller, queue) = (Caller::new(), CpuQueue::new(method.threads));
     let p = problem.product;
     // Whatever the layouts, every element has its place.
@@ -226,6 +229,8 @@ fn measure_as<T: Number, U: Number>(
         parts: parts.map(|part| part.map(|part| Lined::new(part.0, || U::from_f64(number())))),
     };
     let mut sets: Vec<Set<T, U>> = (0..sets).map(|_| set()).collect();
+    // What the loop that reads goes through.
+    let memory: Vec<f32> = vec![1.0; (beyond / size_of::<f32>()).max(1 << 20)];
 
     let mut left_out = Vec::new();
     let mut plans: Vec<Entry> = Vec::new();
@@ -283,8 +288,6 @@ fn measure_as<T: Number, U: Number>(
         .into_iter()
         .map(|limit| (limit, Times { name: limit.name(), own: false, values: Vec::new() }))
         .collect();
-    let memory: Vec<f32> = vec![1.0; (beyond / size_of::<f32>()).max(1 << 20)];
-
     let run = |plan: &dyn Plan, set: &mut Set<T, U>| {
         let mut operands = Operands::new(set.a.read(a.1), set.b.read(b.1), set.out.write(out.1));
         for ((operand, memory), part) in operands.parts.iter_mut().zip(&set.parts).zip(&parts) {
@@ -356,7 +359,7 @@ fn measure_as<T: Number, U: Number>(
         failure.is_none()
     });
     let least = looks.iter().copied().fold(f64::INFINITY, f64::min);
-    let mut hopeless = Vec::new();
+    let (mut hopeless, mut long) = (Vec::new(), false);
     let mut look = looks.iter();
     plans.retain(|entry| {
         let taken = look.next().copied().unwrap_or(least);
@@ -364,9 +367,9 @@ fn measure_as<T: Number, U: Number>(
         if !turns {
             hopeless.push(Times { values: vec![taken], ..entry.times.clone() });
         }
+        long |= turns && taken > LONG;
         turns
     });
-    let long = looks.iter().any(|taken| *taken > LONG && *taken <= method.hopeless * least);
     let rounds = if long { method.rounds_of_long } else { method.rounds };
     for round in 0..rounds {
         for Entry { plans: plan, times, starts_threads, repeat, .. } in &mut plans {

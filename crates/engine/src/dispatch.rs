@@ -161,6 +161,7 @@ mod tests {
                 spread: 0.0,
             }],
             dropped: Vec::new(),
+            foreign: false,
         };
         Dispatcher::new(Some(TunedTable::new(device, vec![row(1, "mkl"), row(64, "own.x")])), "own.default")
     }

@@ -79,7 +79,12 @@ pub fn load_all(paths: &[PathBuf], here: Option<&TunedDevice>) -> (Option<TunedT
         });
         match (loaded, &mut all) {
             (Err(why), _) => refused.push((path.clone(), why)),
-            (Ok(table), Some(all)) => table.rows().iter().for_each(|row| all.insert(row.clone())),
+            (Ok(table), Some(all)) => {
+                if is_foreign(&all.device) {
+                    all.device = table.device.clone();
+                }
+                table.rows().iter().for_each(|row| all.insert(row.clone()));
+            }
             (Ok(table), None) => all = Some(table),
         }
     }
@@ -165,7 +170,8 @@ impl Journal {
         // What another version measured is measured again, as with its tables, and kept aside: rows of this one behind it would
         // count as that one's.
         if text.lines().next().is_some_and(|first| first != version) {
-            fs::write(beside(table, "part.earlier.csv"), &text)?;
+            let kept = OpenOptions::new().create(true).append(true).open(beside(table, "part.earlier.csv"));
+            kept?.write_all(text.as_bytes())?;
             file.set_len(0)?;
             text.clear();
         }
@@ -244,7 +250,7 @@ mod tests {
     fn row(m: u64) -> TunedRow {
         let runner = Runner { candidate: "mkl".into(), packed: false, split: false };
         let times = vec![Timed { runner, seconds: 0.25, spread: 0.125 }];
-        TunedRow { key: Problem::linear(m, 8, 16, DType::F32).tuned_key(), times, dropped: Vec::new() }
+        TunedRow { key: Problem::linear(m, 8, 16, DType::F32).tuned_key(), times, dropped: Vec::new(), foreign: false }
     }
 
     fn place(name: &str) -> PathBuf {
@@ -319,6 +325,26 @@ mod tests {
         let text = fs::read_to_string(&ours).unwrap();
         fs::write(&ours, &text[..text.len() - 20]).unwrap();
         assert!(load(&path).unwrap_err().contains("line 2"), "{:?}", load(&path));
+    }
+
+    /// Whichever comes first.
+    #[test]
+    fn another_tools_solutions_are_for_one_n_and_k() {
+        let (ours, theirs) = (place("beside"), place("beside").with_file_name("theirs.csv"));
+        let row = TunedRow { key: Problem::linear(64, 4096, 4096, DType::Bf16).tuned_key(), ..row(1) };
+        store(&ours, &tuned::write(&TunedTable::new(device(2), vec![row]), &serde_json::json!({}))).unwrap();
+        fs::write(&theirs, "GemmTunableOp_BFloat16_TN,tn_8192_64_4096_ld_4096_4096_8192,Gemm_Hipblaslt_7,0.001\n")
+            .unwrap();
+        for paths in [[ours.clone(), theirs.clone()], [theirs.clone(), ours.clone()]] {
+            let table = load_all(&paths, None).0.unwrap();
+            let named =
+                |n| table.look_up(&Problem::linear(64, n, 4096, DType::Bf16).tuned_key()).unwrap().runner.candidate;
+            assert_eq!(
+                ["Gemm_Hipblaslt_7", "mkl", "mkl"],
+                [8192, 5000, 4096].map(named).each_ref().map(String::as_str)
+            );
+            assert_eq!(table.device.name, "a cpu");
+        }
     }
 
     #[test]

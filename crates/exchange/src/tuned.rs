@@ -230,7 +230,7 @@ fn read_row<'a>(cell: &dyn Fn(&str) -> &'a str) -> Result<TunedRow, String> {
         .filter_map(|part| part.split_once('='))
         .map(|(x, y)| (x.into(), y.into()))
         .collect();
-    Ok(TunedRow { key, times, dropped })
+    Ok(TunedRow { key, times, dropped, foreign: false })
 }
 
 /// The device and versions of `T.meta.json`.
@@ -286,7 +286,7 @@ fn foreign_row(row: &crate::Row) -> Option<TunedRow> {
     let runner = runner_of(&candidate);
     let prepacked = row.prepacked || runner.packed;
     let key = TunedKey { kind: TunedKind { prepacked, ..key.kind }, ..key };
-    Some(TunedRow { key, times: vec![Timed { runner, seconds, spread: 0.0 }], dropped: Vec::new() })
+    Some(TunedRow { key, times: vec![Timed { runner, seconds, spread: 0.0 }], dropped: Vec::new(), foreign: true })
 }
 
 #[cfg(test)]
@@ -311,6 +311,7 @@ mod tests {
             key: TunedKey { kind: TunedKind { epilogue: epilogue.into(), ..kind.clone() }, m, n: 4096, k: 11_008 },
             times,
             dropped: vec![("blis".into(), "crashed".into())],
+            foreign: false,
         };
         let rows = vec![
             row(1, "", vec![timed("own.avx512-f32", true, false, 100.5), timed("mkl", false, false, 140.25)]),

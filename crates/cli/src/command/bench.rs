@@ -174,8 +174,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         None if dtype == DType::Bf16 => DType::F32,
         None => dtype,
     };
+    // Before threads are counted.
+    let named = asked_cores().map(|cores| keep_to(&cores));
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-    let cores = kept_cores(threads, dtype);
+    let cores = named.unwrap_or_else(|| fastest_cores(threads, dtype));
     calmly(threads)?;
     let mut asked = merged(problems(&args.subject, &args.options, &args.output, dtype)?);
     for asked in &mut asked {
@@ -280,12 +282,8 @@ pub fn settings(threads: usize) -> Vec<(&'static str, String)> {
     spins.chain([("OMP_NUM_THREADS", threads.to_string())]).collect()
 }
 
-/// Everybody stays on the cores that the user has named, or, with fewer threads than cores, on as many of them, those that
-/// are the fastest now.
-fn kept_cores(threads: usize, dtype: DType) -> Vec<usize> {
-    if let Some(cores) = asked_cores() {
-        return keep_to(&cores);
-    }
+/// With fewer threads than cores everybody stays on as many of them, those that are the fastest now.
+fn fastest_cores(threads: usize, dtype: DType) -> Vec<usize> {
     let (limit, alone) = (Limit::of(dtype), Pool::new(1));
     keep_to_fastest(threads, &|| limit.measure(&alone, 1, &[]))
 }

@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let asked = merged(asked);
     let place = if cuda { Place::cuda(&asked)? } else { Place::cpu(threads, &asked)? };
     let worker = Worker::new(args.device, threads, args.patience);
-    Tuning { args, path, place, asked, worker, dropped: Vec::new(), limits: [0.0; 2] }.run()
+    Tuning { args, path, place, asked, worker, dropped: Vec::new(), limits: [0.0; 2], left_alone: 0 }.run()
 }
 
 pub(super) fn failed(path: &Path, why: &dyn ToString) -> Error {
@@ -187,6 +187,8 @@ pub(super) struct Tuning<'a> {
     /// Candidates that are not run any more, and why.
     pub dropped: Vec<Named>,
     limits: [f64; 2],
+    /// How often a product was given up, for what is no candidate's fault.
+    left_alone: usize,
 }
 
 impl Tuning<'_> {
@@ -232,6 +234,7 @@ impl Tuning<'_> {
                 at => {
                     let p = task.problem.product;
                     self.say(&format!("{} x {} x {}: {} {why}", p.m, p.n, p.k, at.name()));
+                    self.left_alone += 1;
                     return Ok((Vec::new(), Vec::new()));
                 }
             }
@@ -307,6 +310,9 @@ impl Tuning<'_> {
             if answer.format == Format::Json {
                 return answer.write(&json!({"tuned": false, "gain_at_most": share, "min_gain": least}).to_string());
             }
+            if answer.format == Format::Csv {
+                return answer.write(&format!("tuned,gain_at_most,min_gain\nfalse,{share},{least}"));
+            }
             let (share, least) = (report::percent(share), report::percent(least));
             let of =
                 if left > 0 { format!(" of the {} products that were looked at", stakes.len()) } else { String::new() };
@@ -333,10 +339,10 @@ impl Tuning<'_> {
                     _ if again.len() < 2 => continue,
                     _ => {
                         // What is gained is told by the default's time, so it has as many chances.
-                        let default = self.default_of(&self.asked[stake.index].problem).to_string();
-                        if default != PICKED && !again.contains(&default) {
-                            again.push(default);
-                        }
+                        let default = self.default_of(&self.asked[stake.index].problem);
+                        let of_default = |timed: &&Timed| timed.runner.candidate == default && !timed.runner.packed;
+                        let way = times.iter().find(of_default).map(|timed| runner_word(&timed.runner));
+                        again.extend(way.filter(|way| way != PICKED && !again.contains(way)));
                         Who::Among(again)
                     }
                 };
@@ -373,7 +379,12 @@ impl Tuning<'_> {
         table.settle(|key| counts.get(key).copied().unwrap_or(0));
         if table.rows().is_empty() {
             journal.done();
-            return Err(Error::Usage("no candidate here takes any of these products: nothing was tuned".into()));
+            let why = match () {
+                () if left > 0 => "the budget was spent first",
+                () if self.left_alone > 0 => "what became of the products stands above",
+                () => "no candidate here takes any of these products",
+            };
+            return Err(Error::Usage(format!("nothing was tuned: {why}")));
         }
         let earlier = table.device.clone();
         table.device = self.device();
@@ -422,8 +433,9 @@ impl Tuning<'_> {
                 continue;
             }
             let default = self.default_of(&self.asked[index].problem).to_string();
+            let left_alone = self.left_alone;
             let (times, why) = self.measured(index, &Who::Only(default.clone()), 3)?;
-            if times.is_empty() {
+            if times.is_empty() && self.left_alone == left_alone {
                 let (p, why) = (self.asked[index].problem.product, why.first().map_or("", |(_, why)| why));
                 self.say(&format!("{} x {} x {}: {default} does not take it {why}", p.m, p.n, p.k));
             }
@@ -492,7 +504,7 @@ fn rows(problem: &Problem, mut times: Vec<Timed>, fell: &[Named], wrong: &[Named
     let row = |prepacked: bool| {
         let key = Problem { prepacked, ..*problem }.tuned_key();
         let times = times.iter().filter(|timed| prepacked || !timed.runner.packed).cloned().collect();
-        TunedRow { key, times, dropped: dropped.clone() }
+        TunedRow { key, times, dropped: dropped.clone(), foreign: false }
     };
     let all = if problem.prepacked { vec![row(false), row(true)] } else { vec![row(false)] };
     all.into_iter().filter(|row| !row.times.is_empty()).collect()

@@ -33,13 +33,16 @@ impl Measures for OnCpu {
         variants.retain(|v| (task.only.is_none() || !v.runner.packed) && task.wants_way(&v.runner));
         let refs: Vec<&dyn Candidate> = variants.iter().map(|variant| variant as &dyn Candidate).collect();
         let (rounds, threads) = (task.rounds, self.threads);
-        let always = task.default.as_deref();
+        // With the weight as it lies, and the epilogue fused where it can be.
+        let of_default = |v: &&Variant<'_>| Some(&v.runner.candidate) == task.default.as_ref() && !v.runner.packed;
+        let always = variants.iter().find(of_default).map(Candidate::name);
         let method = Method { rounds, threads, rounds_of_long: rounds.min(5), hopeless: HOPELESS, always };
-        // What may fail before a candidate runs is the product's fault, such as memory that is not there.
-        told(tune_worker::Stage::operands());
         let mut tell = |stage: Stage<'_>| {
-            if let Stage::Begins(name) = stage {
-                told(tune_worker::Stage::Candidate(name.into()));
+            match stage {
+                Stage::Begins(name) => told(tune_worker::Stage::Candidate(name.into())),
+                // What may fail there is the product's fault, such as memory that is not there.
+                Stage::Operands => told(tune_worker::Stage::operands()),
+                Stage::Round(..) => {}
             }
         };
         let mut measured = measure(problem, &refs, &mut [], &method, &mut tell);

@@ -9,30 +9,39 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub fn merge(tables: &[PathBuf], path: &Path) -> Result<(), Error> {
-    if tuned_files::exists(path) && !tables.iter().any(|name| name == path) {
+    // However its name is written.
+    let place = |path: &Path| path.canonicalize().ok();
+    if tuned_files::exists(path)
+        && !tables.iter().any(|name| name == path || place(name).is_some_and(|at| Some(at) == place(path)))
+    {
         return Err(failed(path, &"it is there already; name it among those of --merge, or give another -o"));
     }
-    let mut all: Option<TunedTable> = None;
-    for name in tables {
+    let Some(first) = tables.first() else { return Ok(()) };
+    let load = |name: &PathBuf| -> Result<TunedTable, Error> {
         let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
-        if tuned_files::is_foreign(&table.device) {
-            return Err(failed(
-                name,
-                &"it is another tool's, which says nothing of the device; explain --table reads it",
-            ));
-        }
-        match &mut all {
-            None => all = Some(table),
-            Some(all) => {
-                if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
-                    return Err(failed(name, &why));
-                }
-                table.rows().iter().for_each(|row| all.insert(row.clone()));
+        match tuned_files::is_foreign(&table.device) {
+            true => {
+                Err(failed(name, &"it is another tool's, which says nothing of the device; explain --table reads it"))
             }
+            false => Ok(table),
         }
+    };
+    // The lock first: whoever has it may be about to write one of them.
+    let (journal, open) = Journal::open(path, &load(first)?.device).map_err(|why| failed(path, &why))?;
+    let mut all = load(first)?;
+    for name in &tables[1..] {
+        let table = load(name)?;
+        if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
+            return Err(failed(name, &why));
+        }
+        // One whose description is lost knows neither rates nor versions.
+        all.device.flops = all.device.flops.max(table.device.flops);
+        all.device.bytes = all.device.bytes.max(table.device.bytes);
+        if all.device.versions.is_empty() {
+            all.device.versions.clone_from(&table.device.versions);
+        }
+        table.rows().iter().for_each(|row| all.insert(row.clone()));
     }
-    let Some(all) = all else { return Ok(()) };
-    let (journal, open) = Journal::open(path, &all.device).map_err(|why| failed(path, &why))?;
     let facts = json!({
         "merged": tables, "gemwright": env!("CARGO_PKG_VERSION"), "unix_seconds": unix_seconds(),
         "thresholds": thresholds(&all),

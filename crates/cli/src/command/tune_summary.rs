@@ -22,7 +22,7 @@ pub(super) fn summary(tuning: &Tuning<'_>, table: &TunedTable) -> Result<(), Err
         ">default takes",
         ">times as fast",
     ]);
-    let (mut now, mut then, mut told, mut products) = (0.0, 0.0, 0, Vec::new());
+    let (mut now, mut then, mut told, mut products, mut beside) = (0.0, 0.0, 0, Vec::new(), Vec::new());
     for asked in &tuning.asked {
         let Some(row) = table.row(&asked.problem.tuned_key()) else { continue };
         let Some(best) = row.best() else { continue };
@@ -34,6 +34,9 @@ pub(super) fn summary(tuning: &Tuning<'_>, table: &TunedTable) -> Result<(), Err
         cells.extend([p.m, p.n, p.k, asked.count].map(Cell::from));
         cells.extend([runner_word(&best.runner).into(), seconds(best.seconds)]);
         if let Some(default) = default {
+            if !beside.contains(&default.runner.candidate) {
+                beside.push(default.runner.candidate.clone());
+            }
             now += default.seconds * count;
             then += best.seconds * count;
             told += 1;
@@ -66,9 +69,13 @@ pub(super) fn summary(tuning: &Tuning<'_>, table: &TunedTable) -> Result<(), Err
             all => format!(", of {told} of {all} products"),
         };
         lines.push(format!(
-            "end to end   {} times as fast as {} alone{of}; {} rows in {}",
+            "end to end   {} times as fast as {}{of}; {} rows in {}",
             report::significant(gain, 3),
-            tuning.place.default,
+            // With an epilogue it may be somebody else than without.
+            match &beside[..] {
+                [one] => format!("{one} alone"),
+                several => several.join(" and "),
+            },
             table.rows().len(),
             tuning.path.display()
         ));

@@ -62,7 +62,7 @@ mod tests {
         };
         let mut times: Vec<Timed> = times.iter().map(timed).collect();
         times.sort_by(|x, y| x.seconds.total_cmp(&y.seconds));
-        TunedRow { key: TunedKey { kind, m, n: 512, k: 512 }, times, dropped: Vec::new() }
+        TunedRow { key: TunedKey { kind, m, n: 512, k: 512 }, times, dropped: Vec::new(), foreign: false }
     }
 
     #[test]

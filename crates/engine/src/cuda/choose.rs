@@ -90,7 +90,8 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
     let mut all: Vec<(DecodeChoice, f64)> = DecodeChoice::all()
         .filter_map(|choice| {
             let config = decode_config(problem, choice).ok()?;
-            let blocks = config.blocks().into();
+            let (blocks, turns) = (config.blocks().into(), config.turns(few.product.m));
+            let product = Product { m: product.m.div_ceil(turns), ..product };
             let seconds = match config.odd_shares(&product, chip.units) {
                 None => choice.seconds(&product, few.weight_dtype.bytes(), blocks, chip),
                 Some((odd, units)) => {
@@ -99,7 +100,7 @@ fn few_rows_choices(problem: &Problem, chip: &KernelChip) -> Vec<(DecodeChoice, 
                         * choice.unevenness(&odd, blocks, &chip)
                 }
             };
-            Some((choice, seconds * config.turns(few.product.m) as f64))
+            Some((choice, seconds * turns as f64))
         })
         .collect();
     all.sort_by(|(_, x), (_, y)| x.total_cmp(y));
