@@ -56,7 +56,7 @@ pub trait Tiles: Simd {
     const HEIGHT: usize;
     /// Columns of a panel.
     const PANEL: usize;
-    /// The tiles of large products, and of weights packed before, on cores with few slots ([`wide_core`]), where they are
+    /// The tiles of large products, and of weights packed before, on cores with few slots (`wide_core`), where they are
     /// others.
     type Large: Tiles<T = Self::T>;
     /// The tile of so many rows, 1 to `HEIGHT`, and vectors, at most a panel's, for a strip that was laid out.
