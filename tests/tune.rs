@@ -231,6 +231,10 @@ fn what_ended_between_two_files_goes_on_and_no_table_is_lost() {
     let (code, _, message) = merge(&here.display().to_string(), &there);
     assert_eq!((code, lines(&other.join("t.ours.csv"))), (Some(2), 3), "{message}");
     assert!(message.contains("it is there already"), "{message}");
+    // What cannot be merged leaves nothing behind.
+    let new = other.join("new.csv");
+    let (code, _, message) = merge(&format!("{},{}", here.display(), other.join("none.csv").display()), &new);
+    assert_eq!((code, other.join("new.part.csv").exists(), new.exists()), (Some(2), false, false), "{message}");
     // However its name is written.
     let written = other.join("..").join(other.file_name().unwrap()).join("t.csv");
     let (code, _, message) = merge(&format!("{},{}", there.display(), here.display()), &written);

@@ -1,6 +1,7 @@
 //! Tables that `GEMWRIGHT_TABLE` names, in processes of their own: the variable is of a whole process.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+// Its `main`, which nobody calls here, is the program's.
 #[allow(dead_code)]
 #[path = "../examples/decoder_layer.rs"]
 mod decoder_layer;

@@ -16,19 +16,36 @@ pub fn merge(tables: &[PathBuf], path: &Path) -> Result<(), Error> {
     {
         return Err(failed(path, &"it is there already; name it among those of --merge, or give another -o"));
     }
-    let Some(first) = tables.first() else { return Ok(()) };
-    let load = |name: &PathBuf| -> Result<TunedTable, Error> {
-        let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
-        match tuned_files::is_foreign(&table.device) {
-            true => {
-                Err(failed(name, &"it is another tool's, which says nothing of the device; explain --table reads it"))
-            }
-            false => Ok(table),
-        }
-    };
+    let [first, ..] = tables else { return Ok(()) };
     // The lock first: whoever has it may be about to write one of them.
     let (journal, open) = Journal::open(path, &load(first)?.device).map_err(|why| failed(path, &why))?;
-    let mut all = load(first)?;
+    let stored = together(tables).and_then(|all| {
+        let facts = json!({
+            "merged": tables, "gemwright": env!("CARGO_PKG_VERSION"), "unix_seconds": unix_seconds(),
+            "thresholds": thresholds(&all),
+        });
+        tuned_files::store(path, &tuned::write(&all, &facts)).map_err(|why| failed(path, &why))?;
+        Ok(all.rows().len())
+    });
+    if open.is_empty() {
+        journal.done();
+    }
+    eprintln!("{} rows in {}", stored?, path.display());
+    Ok(())
+}
+
+/// One of ours.
+fn load(name: &Path) -> Result<TunedTable, Error> {
+    let table = tuned_files::load(name).map_err(|why| failed(name, &why))?;
+    match tuned_files::is_foreign(&table.device) {
+        true => Err(failed(name, &"it is another tool's, which says nothing of the device; explain --table reads it")),
+        false => Ok(table),
+    }
+}
+
+/// Where two have a row, the later one counts.
+fn together(tables: &[PathBuf]) -> Result<TunedTable, Error> {
+    let mut all = load(&tables[0])?;
     for name in &tables[1..] {
         let table = load(name)?;
         if let Some(why) = tuned_files::other_device(&table.device, &all.device) {
@@ -42,16 +59,7 @@ pub fn merge(tables: &[PathBuf], path: &Path) -> Result<(), Error> {
         }
         table.rows().iter().for_each(|row| all.insert(row.clone()));
     }
-    let facts = json!({
-        "merged": tables, "gemwright": env!("CARGO_PKG_VERSION"), "unix_seconds": unix_seconds(),
-        "thresholds": thresholds(&all),
-    });
-    tuned_files::store(path, &tuned::write(&all, &facts)).map_err(|why| failed(path, &why))?;
-    if open.is_empty() {
-        journal.done();
-    }
-    eprintln!("{} rows in {}", all.rows().len(), path.display());
-    Ok(())
+    Ok(all)
 }
 
 fn threshold(of: &Threshold) -> serde_json::Value {
