@@ -58,11 +58,13 @@ struct Costs {
     pieces: [f64; 3],
     until_there: [f64; 3],
     /// What a block of K takes longer where two warpgroups work on one tile, where two and where four blocks share b, where two
-    /// share a, and where the weights are on the side of M: of operands one of which is contiguous along k, and where neither is.
+    /// share a, where eight share both, and where the weights are on the side of M: of operands one of which is contiguous along
+    /// k, and where neither is.
     together: f64,
     pair: f64,
     quad: f64,
     beside: f64,
+    octet: f64,
     swap: [f64; 2],
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
@@ -103,6 +105,7 @@ const FEW: Costs = Costs {
     pair: 0.8726,
     quad: 0.747,
     beside: 0.9921,
+    octet: 1.1,
     swap: [1.125, 1.125],
     store: [2186.0, 0.1169],
     turn: [447.2, 0.0],
@@ -132,6 +135,7 @@ const LOW: Costs = Costs {
     pair: 1.014,
     quad: 0.9227,
     beside: 1.025,
+    octet: 1.05,
     swap: [1.086, 1.086],
     store: [3725.0, 0.09559],
     turn: [0.0003079, 0.01686],
@@ -161,6 +165,7 @@ const SOME: Costs = Costs {
     pair: 1.031,
     quad: 1.008,
     beside: 1.02,
+    octet: 0.86,
     swap: [0.9872, 0.9872],
     store: [0.0, 0.1794],
     turn: [779.3, 0.0],
@@ -190,6 +195,7 @@ const MANY: Costs = Costs {
     pair: 1.003,
     quad: 0.9713,
     beside: 1.0,
+    octet: 1.1,
     swap: [1.004, 0.984],
     store: [20.0, 0.09664],
     turn: [0.2255, 0.03205],
@@ -306,7 +312,9 @@ impl KernelChoice {
             // More parts, and those of few tokens turned, won nowhere.
             Cluster::PAIR if split => !self.turned && m <= 128 && (64..=128).contains(&n) && parts <= 4,
             Cluster::PAIR => whole && n >= 64,
-            _ => persistent && self.turned && n >= 32,
+            Cluster::QUAD => persistent && self.turned && n >= 32,
+            // Where all tiles run at once, each of which brings more than it computes.
+            _ => self.schedule == Schedule::DataParallel && m <= 128 && (72..=128).contains(&n) && self.tile.pingpong,
         };
         let fits = self.tile.sums() <= self.schedule.most_sums();
         fits && shared
@@ -397,6 +405,9 @@ impl KernelChoice {
             _ if far => factor(true, costs.far[2]),
             Cluster::PAIR => factor(true, costs.pair),
             Cluster::BESIDE => factor(true, costs.beside),
+            // What lines that come late cost them was not measured.
+            Cluster::TALL | Cluster::WIDE if !aligned => f64::INFINITY,
+            Cluster::TALL | Cluster::WIDE => costs.octet,
             // Of tiles that tokens fill half, others are faster.
             _ => factor(2 * product.m > u64::from(self.tile.n), costs.quad),
         };

@@ -161,7 +161,7 @@ pub fn clusters_at_once(units: u64, size: u64) -> u64 {
     let fit = match size {
         1 | 2 => whole,
         4 => whole - whole / 11,
-        _ => whole - whole / 8,
+        _ => whole - whole / 16,
     };
     fit.max(1)
 }
@@ -183,8 +183,13 @@ impl Cluster {
     pub const QUAD: Cluster = Cluster { down: 4, across: 1 };
     /// Two that share a.
     pub const BESIDE: Cluster = Cluster { down: 1, across: 2 };
+    /// Eight, of which four share b and two a.
+    pub const TALL: Cluster = Cluster { down: 4, across: 2 };
+    /// Eight, of which two share b and four a.
+    pub const WIDE: Cluster = Cluster { down: 2, across: 4 };
     /// Every one that kernels are built for.
-    pub const ALL: [Cluster; 4] = [Cluster::ONE, Cluster::PAIR, Cluster::QUAD, Cluster::BESIDE];
+    pub const ALL: [Cluster; 6] =
+        [Cluster::ONE, Cluster::PAIR, Cluster::QUAD, Cluster::BESIDE, Cluster::TALL, Cluster::WIDE];
 
     /// Blocks.
     pub fn size(&self) -> u32 {
@@ -195,12 +200,13 @@ impl Cluster {
 /// As a part of a kernel's name.
 impl fmt::Display for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            Cluster::ONE => "",
-            Cluster::BESIDE => "-beside",
-            Cluster::PAIR => "-pair",
-            _ => "-quad",
-        })
+        match *self {
+            Cluster::ONE => Ok(()),
+            Cluster::BESIDE => f.write_str("-beside"),
+            Cluster::PAIR => f.write_str("-pair"),
+            Cluster::QUAD => f.write_str("-quad"),
+            Cluster { down, across } => write!(f, "-{down}x{across}"),
+        }
     }
 }
 

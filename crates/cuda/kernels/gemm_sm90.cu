@@ -6,8 +6,8 @@
 // Set by the host, which knows what goes together (src/config.rs):
 //   BM, BN      tile; BM rows in steps of 64, BN columns in steps of 8 (SWAP) or 16
 //   STAGES      slots of the ring
-//   CLUSTER     1, or 2 or 4 blocks one below the other that share the tile of B, or, where
-//   ACROSS      is not 1, as many side by side that share the tile of A
+//   CLUSTER     1, or so many blocks: CLUSTER / ACROSS of them one below the other share the tile of B,
+//   ACROSS      of them side by side that of A
 //   SPLIT       blocks that share out the K of one tile: those of a cluster, who give each other their sums through shared memory,
 //               or, where a cluster shares an operand (FAR), any, who do through the second-level cache and must all run at once
 //   PINGPONG    0: both warpgroups work on one tile, half of its rows each; 1: on tiles of their own, in turns: one
@@ -51,7 +51,10 @@ constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * 128;
 constexpr int DOWN = CLUSTER / ACROSS;
 constexpr u32 PART_ROWS = GATED ? BN / 2 : (BN / DOWN + 7) / 8 * 8, PART_OF_A = BM / ACROSS;
 constexpr u32 B_ARRIVES = DOWN > 1 && !B_MN ? DOWN * PART_ROWS * 128 : B_BYTES;
-static_assert(DOWN == 1 || ACROSS == 1, "one of both is shared");
+// Blocks of a cluster are counted down first.
+__device__ __forceinline__ u32 below(u32 rank) { return ACROSS == 1 ? rank : rank % DOWN; }
+__device__ __forceinline__ u32 beside(u32 rank) { return DOWN == 1 ? rank : rank / DOWN; }
+constexpr int NEIGHBOURS = DOWN + ACROSS - 1;             // who bring parts of a block's tiles, itself among them
 constexpr u32 OFF_A = 0;
 constexpr u32 OFF_B = STAGES * A_BYTES;
 constexpr u32 B_SLOT = (B_BYTES + 1023) / 1024 * 1024;
@@ -132,8 +135,8 @@ __device__ __forceinline__ int begin_of(int tile, int size, int extent, bool con
     return MOVED ? min(tile * size, (last + whole - 1) / whole * whole) : tile * size;
 }
 // Where the tile of a block of a cluster begins.
-__device__ __forceinline__ int first_row(const Params& p, const Place& at, u32 rank) { return begin_of(at.m * DOWN + (DOWN > 1 ? rank : 0), BM, p.ends.m, A_MN); }
-__device__ __forceinline__ int first_column(const Params& p, const Place& at, u32 rank) { return begin_of(at.n * ACROSS + (ACROSS > 1 ? rank : 0), OUT_BN, p.ends.n, B_MN); }
+__device__ __forceinline__ int first_row(const Params& p, const Place& at, u32 rank) { return begin_of(at.m * DOWN + (DOWN > 1 ? below(rank) : 0), BM, p.ends.m, A_MN); }
+__device__ __forceinline__ int first_column(const Params& p, const Place& at, u32 rank) { return begin_of(at.n * ACROSS + (ACROSS > 1 ? beside(rank) : 0), OUT_BN, p.ends.n, B_MN); }
 // Of a split tile, which part of K this block has.
 __device__ __forceinline__ u32 part_of_k(u32 rank) { return FAR ? blockIdx.x / CLUSTER % SPLIT : rank; }
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
@@ -190,11 +193,11 @@ __device__ __forceinline__ void clear_rest(u32 a, u32 b, int rest) {
 // Multiplies blocks of K of one tile, freeing each slot when the next block's products have begun.
 // Of the last block of a group's K only `rest` are its own. `all_begun` runs when nothing is left to begin, before the last
 // products are done: who takes turns passes on there, and the tensor cores go from one tile to the next without a pause.
-template <class F> __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane, F all_begun) {
+template <class F> __device__ __forceinline__ void multiply(Sums& d, Ring& ring, int count, [[maybe_unused]] int rest, u32 full0, u32 empty0, [[maybe_unused]] u32 base, u64 tile_a, u64 tile_b, int lane, [[maybe_unused]] u32 rank, F all_begun) {
     constexpr u32 A_STEP = (A_MN ? 16 * 128 : 32) >> 4, B_STEP = (B_MN ? 16 * 128 : 32) >> 4;    // 16 k further, of e4m3 32
     constexpr int PRODUCTS = 4;                                   // along K, of a block
     auto free_slot = [&](int slot) {
-        if (CLUSTER > 1) { if (lane < CLUSTER) bar_arrive_at(empty0 + slot * 8, lane); }
+        if (CLUSTER > 1) { if (lane < CLUSTER && (NEIGHBOURS == CLUSTER || below(lane) == below(rank) || beside(lane) == beside(rank))) bar_arrive_at(empty0 + slot * 8, lane); }
         else if (lane == 0) bar_arrive(empty0 + slot * 8);
     };
     // Begins the products of the block in the ring's slot, on top of what `to` has, or anew.
@@ -249,13 +252,6 @@ template <class F> __device__ __forceinline__ void multiply(Sums& d, Ring& ring,
     if (count) take(odd);
 #else
     for (int kb = 0; kb < count; ++kb) {
-        // Where the next block is not there yet, the ring is what is short: this one's slot does not wait for it. Warps may
-        // see that differently: PTX has a warpgroup wait as one, the instruction it becomes is each warp's own (WARPGROUP.DEPBAR).
-        if (before >= 0 && !bar_ready(full0 + ring.slot * 8, ring.phase)) {
-            wgmma_wait<0>();
-            free_slot(before);
-            before = -1;
-        }
         begin(d, kb + 1 == count, kb == 0);
         wgmma_wait<1>();                                          // the block before is done
         if (before >= 0) free_slot(before);
@@ -292,7 +288,7 @@ gemm(const __grid_constant__ Params p) {
         }
         for (int s = warp; s < STAGES; s += 12) {
             bar_init(full0 + s * 8, 1);                           // the one who loads, and the bytes
-            bar_init(empty0 + s * 8, (PINGPONG ? 4 : 8) * CLUSTER);      // every warp that reads the slot
+            bar_init(empty0 + s * 8, (PINGPONG ? 4 : 8) * NEIGHBOURS);      // every warp that reads the slot
         }
         if (NEAR_SPLIT > 1 && warp == 11)
             for (int half = 0; half < 2; ++half) bar_init(base + OFF_GIVEN_BARS + half * 8, 1);
@@ -355,7 +351,7 @@ gemm(const __grid_constant__ Params p) {
 #if SPLIT == 1
             const Ahead ahead(p.ends, m0, n0, at.z, 16 * (warp % 4), lane, thread);
 #endif
-            multiply(d, ring, count, at.rest, full0, empty0, base, tile_a, tile_b, lane, [&] { if (PINGPONG) named_arrive(3 + (1 - mine), 256); });
+            multiply(d, ring, count, at.rest, full0, empty0, base, tile_a, tile_b, lane, rank, [&] { if (PINGPONG) named_arrive(3 + (1 - mine), 256); });
 #if STREAM_K
             const int slot = me * CLUSTER + rank;
             const int half = PINGPONG ? 0 : mine;

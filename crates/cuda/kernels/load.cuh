@@ -3,13 +3,20 @@
 // One thread loads, whose warp goes along so that addresses are the same for all of it, where there are registers for that.
 #pragma once
 constexpr bool WARP_LOADS = !STREAM_K;
-// What a block fetches of a slot's tiles; of what is shared each block fetches a part, and all receive it.
-[[maybe_unused]] constexpr u16 ALL = (1 << CLUSTER) - 1;
+// What a block fetches of a slot's tiles; of what is shared each block fetches a part, and all who share it receive that: of a
+// those beside one another, of b those below one another.
+[[maybe_unused]] __device__ __forceinline__ u16 who_share_a(u32 rank) {
+    u16 first_row = 0;
+    for (int i = 0; i < ACROSS; ++i) first_row |= 1 << i * DOWN;
+    return first_row << below(rank);
+}
+[[maybe_unused]] __device__ __forceinline__ u16 who_share_b(u32 rank) { return ((1 << DOWN) - 1) << beside(rank) * DOWN; }
 __device__ __forceinline__ void load_a(const Params& p, u32 a, u32 bar, int m0, int k0, int za, [[maybe_unused]] u32 rank) {
 #if ACROSS > 1 && A_MN
-    for (int i = rank; i < BM / 64; i += ACROSS) tma_load_all(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za, ALL);
+    for (int i = beside(rank); i < BM / 64; i += ACROSS) tma_load_all(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za, who_share_a(rank));
 #elif ACROSS > 1
-    tma_load_all(a + rank * PART_OF_A * 128, &p.a, bar, k0, m0 + rank * PART_OF_A, za, ALL);
+    const u32 from = beside(rank) * PART_OF_A;
+    tma_load_all(a + from * 128, &p.a, bar, k0, m0 + from, za, who_share_a(rank));
 #elif A_MN
     for (int i = 0; i < BM / 64; ++i) tma_load(a + i * CHUNK, &p.a, bar, m0 + i * 64, k0, za);
 #else
@@ -18,12 +25,12 @@ __device__ __forceinline__ void load_a(const Params& p, u32 a, u32 bar, int m0, 
 }
 __device__ __forceinline__ void load_b(const Params& p, u32 b, u32 bar, int n0, int k0, int zb, [[maybe_unused]] u32 rank) {
 #if DOWN_SHARES && B_MN
-    for (int i = rank; i < (BN + 63) / 64; i += CLUSTER) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, ALL);
+    for (int i = below(rank); i < (BN + 63) / 64; i += DOWN) tma_load_all(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb, who_share_b(rank));
 #elif DOWN_SHARES && GATED
-    tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, ALL);
+    tma_load_all(b + rank * (B_BYTES / 2), &p.b, bar, k0, n0 + (rank ? p.ends.second : 0), zb, who_share_b(rank));
 #elif DOWN_SHARES
-    const u32 from = BN % (8 * CLUSTER) ? min(rank * PART_ROWS, BN - PART_ROWS) : rank * PART_ROWS;
-    tma_load_all(b + from * 128, &p.b, bar, k0, n0 + from, zb, ALL);
+    const u32 part = below(rank) * PART_ROWS, from = BN % (8 * DOWN) ? min(part, BN - PART_ROWS) : part;
+    tma_load_all(b + from * 128, &p.b, bar, k0, n0 + from, zb, who_share_b(rank));
 #elif B_MN
     for (int i = 0; i < (BN + 63) / 64; ++i) tma_load(b + i * CHUNK, &p.b, bar, n0 + i * 64, k0, zb);
 #elif GATED

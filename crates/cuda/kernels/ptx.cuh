@@ -23,13 +23,6 @@ __device__ __forceinline__ void bar_wait(u32 bar, u32 parity) {
                      : "=r"(done) : "r"(bar), "r"(parity) : "memory");
     } while (!done);
 }
-// Asks, and does not wait; the same answer for all lanes.
-__device__ __forceinline__ bool bar_ready(u32 bar, u32 parity) {
-    u32 done;
-    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
-    return __all_sync(~0u, done);
-}
 __device__ __forceinline__ void bar_arrive(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
 }
