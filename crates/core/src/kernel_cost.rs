@@ -165,7 +165,7 @@ const SOME: Costs = Costs {
     pair: 1.031,
     quad: 1.008,
     beside: 1.02,
-    octet: 0.84,
+    octet: 0.85,
     swap: [0.9872, 0.9872],
     store: [0.0, 0.1794],
     turn: [779.3, 0.0],
