@@ -405,8 +405,8 @@ impl KernelChoice {
             _ if far => factor(true, costs.far[2]),
             Cluster::PAIR => factor(true, costs.pair),
             Cluster::BESIDE => factor(true, costs.beside),
-            // What lines that come late cost them was not measured.
-            Cluster::TALL | Cluster::WIDE if !aligned => f64::INFINITY,
+            // Not measured where lines come late or an operand lies the other way.
+            Cluster::TALL | Cluster::WIDE if !aligned || a.turned || b.turned => f64::INFINITY,
             Cluster::TALL | Cluster::WIDE => costs.octet,
             // Of tiles that tokens fill half, others are faster.
             _ => factor(2 * product.m > u64::from(self.tile.n), costs.quad),
