@@ -51,9 +51,9 @@ constexpr u32 B_BYTES = B_MN ? (BN + 63) / 64 * CHUNK : BN * 128;
 constexpr int DOWN = CLUSTER / ACROSS;
 constexpr u32 PART_ROWS = GATED ? BN / 2 : (BN / DOWN + 7) / 8 * 8, PART_OF_A = BM / ACROSS;
 constexpr u32 B_ARRIVES = DOWN > 1 && !B_MN ? DOWN * PART_ROWS * 128 : B_BYTES;
-// Blocks of a cluster are counted down first.
-__device__ __forceinline__ u32 below(u32 rank) { return ACROSS == 1 ? rank : rank % DOWN; }
-__device__ __forceinline__ u32 beside(u32 rank) { return DOWN == 1 ? rank : rank / DOWN; }
+// Blocks of a cluster are counted down first. What is known of them has to be: whoever loads cut tiles has no register to spare.
+__device__ __forceinline__ u32 below(u32 rank) { return DOWN == 1 ? 0 : ACROSS == 1 ? rank : rank % DOWN; }
+__device__ __forceinline__ u32 beside(u32 rank) { return ACROSS == 1 ? 0 : DOWN == 1 ? rank : rank / DOWN; }
 constexpr int NEIGHBOURS = DOWN + ACROSS - 1;             // who bring parts of a block's tiles, itself among them
 constexpr u32 OFF_A = 0;
 constexpr u32 OFF_B = STAGES * A_BYTES;
@@ -135,8 +135,8 @@ __device__ __forceinline__ int begin_of(int tile, int size, int extent, bool con
     return MOVED ? min(tile * size, (last + whole - 1) / whole * whole) : tile * size;
 }
 // Where the tile of a block of a cluster begins.
-__device__ __forceinline__ int first_row(const Params& p, const Place& at, u32 rank) { return begin_of(at.m * DOWN + (DOWN > 1 ? below(rank) : 0), BM, p.ends.m, A_MN); }
-__device__ __forceinline__ int first_column(const Params& p, const Place& at, u32 rank) { return begin_of(at.n * ACROSS + (ACROSS > 1 ? beside(rank) : 0), OUT_BN, p.ends.n, B_MN); }
+__device__ __forceinline__ int first_row(const Params& p, const Place& at, u32 rank) { return begin_of(at.m * DOWN + below(rank), BM, p.ends.m, A_MN); }
+__device__ __forceinline__ int first_column(const Params& p, const Place& at, u32 rank) { return begin_of(at.n * ACROSS + beside(rank), OUT_BN, p.ends.n, B_MN); }
 // Of a split tile, which part of K this block has.
 __device__ __forceinline__ u32 part_of_k(u32 rank) { return FAR ? blockIdx.x / CLUSTER % SPLIT : rank; }
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
