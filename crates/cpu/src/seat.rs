@@ -5,10 +5,10 @@
 //! core, a thread sleeps on a core of its own, and who wakes it sends it to another if it is there itself; once awake it
 //! may go anywhere. Where there are more cores than threads the system knows better.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::{Cores, Seat};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
     use crate::pool::pause;
     use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -148,12 +148,12 @@ mod linux {
     }
 }
 
-/// Nothing is known, and nothing done.
-#[cfg(not(target_os = "linux"))]
+/// Nothing is known, and nothing done; Miri knows no cores either.
+#[cfg(not(all(target_os = "linux", not(miri))))]
 #[derive(Clone, Copy)]
 pub struct Cores;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 impl Cores {
     pub fn allowed() -> Cores {
         Cores
@@ -180,10 +180,10 @@ impl Cores {
 }
 
 /// As above.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 pub struct Seat;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 impl Seat {
     pub fn new(_: Cores) -> Seat {
         Seat
