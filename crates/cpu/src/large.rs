@@ -6,10 +6,11 @@
 use crate::blocked::{Source, ahead_of, share_of_cache};
 use crate::gemm::{Tiles, wide_core};
 use crate::matrix::Mat;
-use crate::micro::Shares;
+use crate::micro::{Ahead, Shares};
 use crate::pack::pack_columns;
 use crate::pool::{Groups, Pool, pause};
 use crate::scratch::{Scratch, Space};
+use crate::simd::Element;
 use crate::strip::{Left, Strips, against, lay, room};
 use crate::target::Target;
 use std::ops::Range;
@@ -21,6 +22,10 @@ const MOST_COLUMNS: usize = 576;
 const LEAST_PANELS: usize = 4;
 /// Strips that are laid out at once where their rows lie side by side and share their lines.
 const TOGETHER: usize = 8;
+
+/// Strips of a turn, its last ones, whose tiles ask for columns of the next turn. Earlier, what comes by meanwhile would push
+/// them out of the second-level cache again.
+const ASKING: usize = 16;
 
 /// Into how many groups with columns of their own the threads are divided, all of the same size.
 fn groups(threads: usize, panels: usize) -> usize {
@@ -54,7 +59,10 @@ pub fn large<S: Tiles>(
     let each = bundle * room(strips.height, kc);
     let buffer = if matches!(source, Source::Plain(_)) { (kc * nb).next_multiple_of(1024) } else { 0 };
     let all = turns * k.div_ceil(kc);
-    let buffers = all.min(2);
+    // A single thread packs when nobody is at work: into the same memory, which is in its cache, with columns that it asked for
+    // before. Of several each would ask for what others pack too, and what is packed has to stay while they are at work.
+    let alone = threads == 1;
+    let buffers = if alone { 1 } else { all.min(2) };
     let kept = (turns > 1 || groups > 1).then(|| Laid::new(bundles));
     let places = groups * buffers * buffer;
     scratch.reserve((places + each * if kept.is_some() { bundles } else { threads }) * size_of::<S::T>());
@@ -63,14 +71,20 @@ pub fn large<S: Tiles>(
     let (packing, working) = (Groups::new(groups, per_block, members), Groups::new(groups, bundles, members));
     pool.run(threads, &|thread| {
         let (own, member) = (thread % groups, thread / groups);
+        let part_of = |turn: usize, group: usize| {
+            let (k0, j0) = (turn / turns * kc, (turn % turns * groups + group) * nb);
+            Block { k0, steps: kc.min(k - k0), j0, cols: nb.min(n.saturating_sub(j0)) }
+        };
         for turn in 0..all {
-            let (block, k0) = (turn / turns, turn / turns * kc);
-            let steps = kc.min(k - k0);
+            let block = turn / turns;
             for group in (own..groups).chain(0..own) {
-                let j0 = (turn % turns * groups + group) * nb;
-                let cols = nb.min(n.saturating_sub(j0));
-                let part = Block { k0, steps, j0, cols };
-                // SAFETY: inside; a buffer's last user was two turns before, over when `working` was waited for.
+                let part = part_of(turn, group);
+                let Block { k0, steps, j0, .. } = part;
+                let coming = match source {
+                    Source::Plain(b) if alone && turn + 1 < all => Coming::new(b, part_of(turn + 1, group)),
+                    _ => None,
+                };
+                // SAFETY: inside; a buffer's last user was two turns before, over when `working` was waited for, or this thread.
                 let to = unsafe { space.from((group * buffers + turn % buffers) * buffer) };
                 let packed = match source {
                     Source::Packed(packed) => packed.block(k0, j0.min(n)),
@@ -108,7 +122,7 @@ pub fn large<S: Tiles>(
                             None => lay(),
                         }
                         let after = there.then(|| space.from(places + each * after).cast_const());
-                        part.multiply::<S>(&a, (&strips, some), (laid, after), packed, &target);
+                        part.multiply::<S>(&a, (&strips, some), (laid, after), (packed, coming.as_ref()), &target);
                     }
                     working.of(group).finish();
                 }
@@ -142,7 +156,7 @@ impl Block {
     }
 
     /// Strips `some`, laid out at `laid`, against these columns. What comes `after` them, if it is laid out already, or
-    /// rows of A are asked for meanwhile.
+    /// rows of A are asked for meanwhile, and at last the columns that are `coming`.
     ///
     /// # Safety
     /// `S` is available; the strips of A are laid out, all panels of the block are packed, and these strips of these
@@ -152,26 +166,56 @@ impl Block {
         a: &Mat<'_, S::T>,
         (strips, some): (&Strips, Range<usize>),
         (laid, after): (*const S::T, Option<*const S::T>),
-        packed: *const S::T,
+        (packed, coming): (*const S::T, Option<&Coming<'_, '_, S::T>>),
         target: &Target<S::T>,
     ) {
         let &Block { k0, steps, j0, cols } = self;
         let (room, last, panels) = (room(strips.height, steps), some.end - 1, cols.div_ceil(S::PANEL));
-        let shares = Shares::new::<S::T>(room, panels, steps);
+        let [every, every_other] = [panels, panels / 2].map(|parts| Shares::new::<S::T>(room, parts, steps));
         for strip in some.clone() {
             let (i, rows) = strips.part(strip);
+            let begun = (strip + ASKING).checked_sub(strips.count);
+            let coming = coming.zip(begun).filter(|_| panels > 1);
             // SAFETY: strips are laid out one after another.
             let laid = unsafe { laid.add((strip - some.start) * room) };
             let after = if strip < last { Some(laid.wrapping_add(room)) } else { after };
-            let next = |j: usize| match after {
-                Some(after) => shares.of(after, j / S::PANEL),
-                None => ahead_of::<S>(a, (i + rows, strips.rows), k0, (j / S::PANEL, panels)),
+            let next = |j: usize| match (j / S::PANEL, coming, after) {
+                // Every other tile has one of the two to ask for.
+                (panel, Some((coming, begun)), _) if panel % 2 == 0 => {
+                    coming.ask(begun * panels.div_ceil(2) + panel / 2)
+                }
+                (panel, Some(_), Some(after)) => every_other.of(after, panel / 2),
+                (panel, None, Some(after)) => every.of(after, panel),
+                (panel, _, None) => ahead_of::<S>(a, (i + rows, strips.rows), k0, (panel, panels)),
             };
             // SAFETY: by the contract.
             unsafe {
                 against::<S>((Left::Laid(laid), rows), steps, (packed, cols), next, |j| target.part(i, j0 + j, k0));
             }
         }
+    }
+}
+
+/// Columns that are packed next, each contiguous along k: otherwise no single tile has the time for a whole one.
+struct Coming<'a, 'b, T> {
+    b: &'a Mat<'b, T>,
+    block: Block,
+}
+
+impl<'a, 'b, T: Element> Coming<'a, 'b, T> {
+    /// Columns that a tile asks for, line by line at the pace of its own steps.
+    const COLUMNS: usize = 4;
+
+    fn new(b: &'a Mat<'b, T>, block: Block) -> Option<Self> {
+        (b.row == 1 && block.cols > 0).then_some(Coming { b, block })
+    }
+
+    /// What the tile of this number asks for.
+    fn ask(&self, tile: usize) -> Ahead {
+        let Block { k0, j0, cols, .. } = self.block;
+        let j = tile * Self::COLUMNS;
+        let first = self.b.at(k0, j0 + j.min(cols - 1));
+        if j + Self::COLUMNS > cols { Ahead::nothing(first) } else { Ahead::steps(first, self.b.col) }
     }
 }
 

@@ -43,6 +43,12 @@ impl Ahead {
         Ahead { ptr: somewhere.cast(), row: 0, jump: 0, back: 0 }
     }
 
+    /// Lines of four rows, `row` elements apart, as far as a tile's steps go.
+    pub fn steps<T>(ptr: *const T, row: isize) -> Ahead {
+        let size = size_of::<T>() as isize;
+        Ahead { ptr: ptr.cast(), row: row * size, jump: 4 * size, back: 0 }
+    }
+
     /// Lines of `rows` rows, `row` elements apart, side by side.
     pub fn rows<T>(ptr: *const T, row: isize, rows: usize) -> Ahead {
         let row = row * size_of::<T>() as isize;

@@ -78,6 +78,34 @@ fn exact_sums_are_exact_on_every_way() {
     }
 }
 
+/// What only large products do: k in several long blocks, and rows that lie across k laid out beforehand.
+#[test]
+fn exact_sums_are_exact_in_large_products() {
+    for (m, n, k, a_turned, b_turned) in [(270, 40, 2090, true, true), (530, 515, 260, true, false)] {
+        let (a, b) = (numbers(m * k, 3), numbers(k * n, 4));
+        // Rows of both along k.
+        let whole = |memory: &[bf16], rows: usize, along: bool| -> Vec<i32> {
+            let at = |i: usize, s: usize| if along { i * k + s } else { s * rows + i };
+            (0..rows * k).map(|x| memory[at(x / k, x % k)].to_f32() as i32).collect()
+        };
+        let (left, right) = (whole(&a, m, !a_turned), whole(&b, n, b_turned));
+        let sum = |i: usize, j: usize| -> i32 {
+            left[i * k..][..k].iter().zip(&right[j * k..][..k]).map(|(x, y)| x * y).sum()
+        };
+        let expected: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n) as f32).collect();
+        let (a, b) = (view(&a, m, k, a_turned), view(&b, k, n, b_turned));
+        let packed = PackedTiles::new(b);
+        let mixed = Kernel::best(DType::Bf16).unwrap().mixed().unwrap();
+        for (threads, right) in [(1, Right::Plain(b)), (3, Right::Plain(b)), (2, Right::Packed(&packed))] {
+            let job = |c| MixedJob { a, b: right, c, alpha: 1.0, beta: 0.0, epilogue: Epilogue::default() };
+            let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
+            let mut c = vec![f32::NAN; m * n];
+            (mixed.to_f32)(job(MatMut::row_major(&mut c, m, n).unwrap()), &pool, threads, &mut scratch);
+            assert!(c == expected, "{m}x{n}x{k} {threads}");
+        }
+    }
+}
+
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
     for (m, n, k) in [(1, 500, 700), (9, 300, 1000), (100, 700, 600), (300, 200, 900), (64, 64, 64), (200, 256, 300)] {

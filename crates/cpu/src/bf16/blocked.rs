@@ -6,24 +6,25 @@
 //! at a time. Second level: the columns of a block of k, and the sums of the block of the result. Finished sums are
 //! written to their place between the products of the next piece, or stored there by the tiles where they are the result.
 
+use super::ahead::{Ahead, Pace};
 use super::amx::{Columns, Rows};
 use super::blocks::{Blocks, Part};
 use super::few::panel_tiles;
-use super::output::{Output, Sink};
+use super::output::{LINES, Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{self, ROWS, TILE};
 use super::words::along;
-use crate::pool::{Groups, Pool};
+use crate::pool::{Groups, Pool, Rounds};
 use crate::scratch::{Scratch, Space};
 use half::bf16;
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch, _mm_sfence};
+use std::arch::x86_64::_mm_sfence;
 
 /// Bytes of two tiles.
 const PAIR: usize = 2 * TILE;
 /// Sums of a piece, 32 by 32.
 const PIECE: usize = PANEL * PANEL;
-/// Pairs up to which rows come from memory faster than they are used, and are asked for ahead.
-const FEW_PAIRS: usize = 8;
+/// Panels of which a thread lays out a step at a time.
+const BUNDLE: usize = 16;
 /// Bytes of a result from which on it would only push other things out of the caches.
 const LARGE: usize = 1 << 20;
 
@@ -35,6 +36,28 @@ struct Shared<'a, U> {
     blocks: Blocks,
     /// Columns as tiles, block of k after block of k, in each pair after pair.
     laid: Space<u8>,
+    /// Rows as tiles, panel after panel, in each step after step, where they are laid out beforehand.
+    laid_rows: Space<u8>,
+}
+
+impl<U> Shared<'_, U> {
+    /// All steps of k.
+    fn steps(&self) -> usize {
+        self.columns.extents().1.div_ceil(STEP)
+    }
+
+    /// Rows that are tiles already: those of a panel from a step on.
+    fn tiles(&self, panel: usize, step: usize) -> Option<*const u8> {
+        match &self.rows {
+            Rows::Packed(packed) => Some(packed.tiles(panel, step)),
+            Rows::Plain(_) if self.blocks.laid_rows => {
+                // SAFETY: where it begins.
+                let first = unsafe { self.laid_rows.from(0) };
+                Some(first.wrapping_add((panel * self.steps() + step) * PAIR))
+            }
+            Rows::Plain(_) => None,
+        }
+    }
 }
 
 /// What a thread has to itself.
@@ -51,7 +74,7 @@ struct Own {
 /// A finished piece that is not yet where it belongs: its sums, and its first row and column.
 #[derive(Clone, Copy)]
 struct Piece {
-    sums: *const f32,
+    sums: *mut f32,
     i: usize,
     j: usize,
 }
@@ -69,24 +92,34 @@ pub fn blocked<U: Output>(
     let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
     let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.pairs * PIECE * size_of::<f32>() } else { 0 };
     let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
-    scratch.reserve(all_columns + threads * own);
+    let all_steps = columns.extents().1.div_ceil(STEP);
+    let all_rows = if blocks.laid_rows { blocks.all_panels * all_steps * PAIR } else { 0 };
+    scratch.reserve(all_columns + all_rows + threads * own);
     let laid = Space::<u8>::of(scratch);
+    // SAFETY: inside.
+    let laid_rows = unsafe { laid.part(all_columns) };
     let large = sink.rows * sink.cols * size_of::<U>() > LARGE;
-    let shared = Shared { rows, columns, sink: if large { sink.streaming() } else { sink }, blocks, laid };
+    let shared = Shared { rows, columns, sink: if large { sink.streaming() } else { sink }, blocks, laid, laid_rows };
     let (groups, members) = (blocks.groups, threads.div_ceil(blocks.groups));
     let items = if blocks.near_rows { 0 } else { blocks.all_k * blocks.group_pairs };
     let laying = Groups::new(groups, items, members);
+    let bundles = if blocks.laid_rows { blocks.all_panels.div_ceil(BUNDLE) } else { 0 };
+    let laying_rows = Rounds::new(bundles * all_steps, threads);
     let working = Groups::new(groups, blocks.count_of_group(), members);
     pool.run(threads, &|thread| {
         // SAFETY: `gemm_amx` has asked for the instructions; pieces of the columns and blocks of the result are whose who
         // claimed them; nobody reads columns before all are laid out; `thread` < `threads`, so its part is its own.
         unsafe {
-            let panel = shared.laid.from(all_columns + thread * own);
+            let panel = shared.laid.from(all_columns + all_rows + thread * own);
             let staged = panel.add(blocks.steps * PAIR).cast::<f32>();
             let own = Own { panel, staged, sums: staged.add(2 * PIECE) };
             tile::configure();
             let (mine, member) = (thread % groups, thread / groups);
             let mut finished = None;
+            while let Some(item) = laying_rows.claim(thread, 0) {
+                lay_rows(&shared, item / bundles, item % bundles * BUNDLE);
+                laying_rows.finish();
+            }
             // Who has nothing left helps another group.
             for group in (mine..groups).chain(0..mine) {
                 let (laying, working) = (laying.of(group), working.of(group));
@@ -95,6 +128,7 @@ pub fn blocked<U: Output>(
                     laying.finish();
                 }
                 laying.wait(1);
+                laying_rows.wait(1);
                 while let Some(block) = working.claim(member, 0) {
                     if blocks.near_rows {
                         let part = blocks.part(group, block);
@@ -104,7 +138,7 @@ pub fn blocked<U: Output>(
                 }
             }
             if let Some(piece) = finished {
-                write(&shared.sink, &piece, 0, 4);
+                (0..4).for_each(|tile| write(&shared.sink, &piece, tile));
             }
             tile::release();
             if shared.sink.streams {
@@ -137,6 +171,21 @@ unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
     }
 }
 
+/// Lays out a step of a bundle of panels from one on: lines of k are read in long runs that way.
+///
+/// # Safety
+/// AVX-512 F, BW and VL are there; the place is this thread's.
+unsafe fn lay_rows<U>(shared: &Shared<'_, U>, step: usize, first: usize) {
+    let Rows::Plain(lines) = &shared.rows else { return };
+    for panel in first..shared.blocks.all_panels.min(first + BUNDLE) {
+        // SAFETY: by the contract; the panel and the step are inside.
+        unsafe {
+            let to = shared.laid_rows.from((panel * shared.steps() + step) * PAIR);
+            panel_tiles(lines, panel * PANEL, step, to);
+        }
+    }
+}
+
 /// A block of the result. Takes the piece that is not yet written, and gives back its own last one.
 ///
 /// # Safety
@@ -149,16 +198,16 @@ unsafe fn multiply<U: Output>(
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
     let Part { first_panel, panels, first_pair, pairs } = blocks.part(group, block);
-    let all_steps = shared.columns.extents().1.div_ceil(STEP);
+    let all_steps = shared.steps();
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
         let keeps = blocks.group_pairs > 1 && !blocks.near_rows;
         for panel in 0..panels {
             // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
             unsafe {
-                let source = Source::of(&shared.rows, first_panel + panel, k * blocks.steps, steps, own.panel);
+                let source = Source::of(shared, first_panel + panel, k * blocks.steps, steps, own.panel);
                 let (next_panel, next_k) = if panel + 1 < panels { (panel + 1, k) } else { (0, k + 1) };
-                let next = Next::of(shared, first_panel + next_panel, next_k * blocks.steps);
+                let mut next = next(shared, first_panel + next_panel, next_k * blocks.steps, pairs * steps);
                 for pair in 0..pairs {
                     let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
                     let sums = own.sums.wrapping_add((panel * pairs + pair) * PIECE);
@@ -170,9 +219,10 @@ unsafe fn multiply<U: Output>(
                     if k + 1 == blocks.all_k {
                         shared.sink.ask((first_panel + panel) * PANEL, (first_pair + pair) * PANEL, PANEL);
                     }
+                    let mut leaving = Leaving::of(&shared.sink, finished.take(), steps);
                     for step in 0..steps {
                         let columns = columns.add(step * PAIR);
-                        next.ask(pair * steps + step, pairs * steps);
+                        next.ask();
                         match source.lying {
                             Some((rows, apart, whole)) if !keeps && step < whole => {
                                 tile::step((rows.add(step * 64), apart), columns);
@@ -183,11 +233,8 @@ unsafe fn multiply<U: Output>(
                             }
                             _ => tile::step(tile::tiles(source.tiles.add(step * PAIR)), columns),
                         }
-                        if let Some(piece) = &finished {
-                            write(&shared.sink, piece, step * 4 / steps, (step + 1) * 4 / steps);
-                        }
+                        leaving.some(&shared.sink);
                     }
-                    finished = None;
                     let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
                     if k + 1 < blocks.all_k {
                         tile::store(sums);
@@ -218,11 +265,11 @@ impl Source {
     ///
     /// # Safety
     /// AVX-512 F, BW and VL are there; the panel and the steps are; `kept` has room for them.
-    unsafe fn of(rows: &Rows<'_>, panel: usize, first: usize, steps: usize, kept: *mut u8) -> Source {
-        let lines = match rows {
-            Rows::Packed(packed) => return Source { tiles: packed.tiles(panel, first), lying: None },
-            Rows::Plain(lines) => lines,
-        };
+    unsafe fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize, steps: usize, kept: *mut u8) -> Source {
+        if let Some(tiles) = shared.tiles(panel, first) {
+            return Source { tiles, lying: None };
+        }
+        let Rows::Plain(lines) = &shared.rows else { unreachable!("packed rows are tiles") };
         let i = panel * PANEL;
         let readable = if along(lines) && lines.rows - i >= PANEL { lines.cols / STEP } else { 0 };
         let whole = readable.saturating_sub(first).min(steps);
@@ -235,67 +282,71 @@ impl Source {
     }
 }
 
-/// Tiles `from..to` of the four of a piece to their place.
+/// A finished piece on its way to its place, a little after every step of the next one.
+struct Leaving {
+    piece: Option<Piece>,
+    /// By lines, or by tiles.
+    lines: bool,
+    done: usize,
+    pace: Pace,
+}
+
+impl Leaving {
+    fn of<U: Output>(sink: &Sink<'_, U>, piece: Option<Piece>, steps: usize) -> Leaving {
+        let lines = piece.is_some_and(|piece| sink.by_lines(piece.i, piece.j));
+        Leaving { piece, lines, done: 0, pace: Pace::new(if lines { LINES } else { 4 }, steps) }
+    }
+
+    /// What is due of it.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`].
+    #[inline(always)]
+    unsafe fn some<U: Output>(&mut self, sink: &Sink<'_, U>) {
+        let Some(piece) = &self.piece else { return };
+        self.pace.turn();
+        while self.pace.due() {
+            // SAFETY: by the contract.
+            unsafe {
+                match self.lines {
+                    true => sink.put_line(piece.sums, (piece.i, piece.j), self.done),
+                    false => write(sink, piece, self.done),
+                }
+            }
+            self.done += 1;
+        }
+    }
+}
+
+/// Tile `tile` of the four of a piece to its place.
 ///
 /// # Safety
 /// As for [`Sink::put`].
 #[inline]
-unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, from: usize, to: usize) {
-    for tile in from..to {
-        let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
-        // SAFETY: by the contract.
-        unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
-    }
+unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, tile: usize) {
+    let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
+    // SAFETY: by the contract.
+    unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
 }
 
-/// The panel of rows that comes next, asked for while another is in use.
-struct Next {
-    at: *const u8,
-    /// Bytes from row to row.
-    apart: isize,
-    rows: usize,
-    /// Lines of a row, none where nothing is asked for.
-    lines: usize,
-}
-
-impl Next {
-    /// From a step on; where that is past the end nothing is asked for.
-    fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize) -> Next {
-        let Blocks { steps, pairs, .. } = shared.blocks;
-        let there = !shared.blocks.near_rows && (first + steps) * STEP <= shared.columns.extents().1;
-        let (few, size) = (pairs <= FEW_PAIRS, size_of::<bf16>() as isize);
-        match &shared.rows {
-            // The same lines in another order.
-            Rows::Packed(packed) => {
-                let lines = if there && few { steps } else { 0 };
-                Next { at: packed.tiles(panel, first), apart: (steps * 64) as isize, rows: PANEL, lines }
-            }
-            Rows::Plain(rows) => {
-                let (i, at) = (panel * PANEL, rows.at(panel * PANEL, first * STEP).cast());
-                let there = there && i + PANEL <= rows.rows;
-                match along(rows) {
-                    true => {
-                        Next { at, apart: rows.row * size, rows: PANEL, lines: if there && few { steps } else { 0 } }
-                    }
-                    // What is turned lies step by step, where nothing else foresees what comes.
-                    false => Next { at, apart: rows.col * size, rows: steps * STEP, lines: usize::from(there) },
-                }
-            }
-        }
+/// The panel of rows that comes next, from a step on, asked for in so many turns while another is in use.
+fn next<U>(shared: &Shared<'_, U>, panel: usize, first: usize, turns: usize) -> Ahead {
+    let steps = shared.blocks.steps;
+    if shared.blocks.near_rows || (first + steps) * STEP > shared.columns.extents().1 {
+        return Ahead::nothing();
     }
-
-    /// Part `part` of `parts` of its lines, to the second-level cache.
-    #[inline(always)]
-    fn ask(&self, part: usize, parts: usize) {
-        let all = self.lines * self.rows;
-        if all == 0 {
-            return;
+    if let Some(at) = shared.tiles(panel, first) {
+        return Ahead::piece(at, steps * PAIR, turns);
+    }
+    match &shared.rows {
+        Rows::Plain(rows) if (panel + 1) * PANEL <= rows.rows => {
+            let (at, size) = (rows.at(panel * PANEL, first * STEP).cast(), size_of::<bf16>() as isize);
+            match along(rows) {
+                true => Ahead::rows(at, (rows.row * size, PANEL), steps, turns),
+                // What is turned lies step by step, where nothing else foresees what comes.
+                false => Ahead::rows(at, (rows.col * size, steps * STEP), 1, turns),
+            }
         }
-        for line in part * all / parts..(part + 1) * all / parts {
-            let (row, line) = (line / self.lines, line % self.lines);
-            let at = self.at.wrapping_offset(row as isize * self.apart).wrapping_add(line * 64);
-            // SAFETY: what is asked for need not be there.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
-        }
+        _ => Ahead::nothing(),
     }
 }

@@ -7,18 +7,23 @@ use super::words::along;
 use crate::cache::Caches;
 use half::bf16;
 
-/// Steps of a block of k, about: a longer panel would be pushed out of the first-level cache by the columns, and every
-/// block loads and stores the sums anew.
-const STEPS: usize = 8;
-/// Pairs of column tiles in a block at most, more where every block turns its rows anew, and panels of rows where there
-/// are so many.
-const MOST_PAIRS: usize = 20;
-const MOST_PAIRS_OF_TURNED: usize = 32;
-const MOST_PANELS: usize = 8;
+/// Steps of k that are gone through at once at most, with sums that stay in tiles; what is longer is cut into blocks of
+/// about so many. Sums of a shorter block would come from the second-level cache and go there too often, columns of a
+/// longer one fill it with fewer pairs, so that rows, which come from further away, are used for less.
+const MOST_STEPS: usize = 64;
+const STEPS: usize = 32;
+/// Pairs up to which sums stay in the first-level cache, beside a panel of rows that is so short; rows that are turned as
+/// they are used have such panels too, in wide blocks.
+const FEW_PAIRS: usize = 4;
+const SHORT_STEPS: usize = 8;
+const PAIRS_OF_SHORT: usize = 32;
+const PANELS: usize = 8;
 /// Elements of rows up to which they are in a cache anyway, and read where they lie by every pair; then so many steps of k
 /// are gone through at once.
 const NEAR_ROWS: usize = 1 << 17;
 const MOST_AT_ONCE: usize = 512;
+/// Pairs from which on rows that lie across k are laid out beforehand.
+const OFTEN: usize = 16;
 /// Pairs a group must have, or rows would be read too often for what is done with them.
 const LEAST_PAIRS: usize = 8;
 
@@ -44,6 +49,8 @@ pub struct Blocks {
     pub group_pairs: usize,
     /// Rows are in a cache, and whoever takes a block lays its columns out: nobody else needs them.
     pub near_rows: bool,
+    /// Rows lie across k and are used often: they are laid out as tiles beforehand.
+    pub laid_rows: bool,
 }
 
 /// A block of the result.
@@ -59,18 +66,30 @@ impl Blocks {
     pub fn new(rows: &Rows<'_>, (q, k): (usize, usize), threads: usize) -> Blocks {
         let (all_panels, all_pairs, all) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL), k.div_ceil(STEP));
         let near_rows = near(rows.count(), k);
-        // A single pair uses a panel once: for all of k then, so that sums stay in their tiles. Else equal blocks.
-        let at_once = near_rows || all_pairs == 1;
-        let steps = if at_once { all } else { all.div_ceil(((all + STEPS / 2) / STEPS).max(1)) };
+        let l2 = Caches::of_this_machine().l2;
         let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
         let group_pairs = all_pairs.div_ceil(groups);
         let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
-        let most_pairs = if turned { MOST_PAIRS_OF_TURNED } else { MOST_PAIRS };
-        // While a group's columns stay in the second-level cache a panel of rows is followed to its end, as long streams.
-        let columns_stay = group_pairs * PANEL * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2;
+        let laid_rows = turned && !near_rows && all_pairs >= OFTEN;
+        let short = turned && !laid_rows || all_pairs <= FEW_PAIRS;
+        // Columns that stay in half of the second-level cache: then a panel of rows is followed to its end, as long streams.
+        // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
+        let stay = |pairs: usize| pairs * PANEL * k * size_of::<bf16>() <= l2 / 2;
+        let at_once = near_rows || all_pairs == 1 || !short && (all <= MOST_STEPS || stay(all_pairs));
+        let about = if short { SHORT_STEPS } else { STEPS };
+        let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };
+        let (pair, sums) = (steps * PANEL * STEP * size_of::<bf16>(), PANEL * PANEL * size_of::<f32>());
+        let most_pairs = match (short, at_once) {
+            (true, _) => PAIRS_OF_SHORT,
+            (_, true) => (l2 / 2 / pair).max(2),
+            // Columns and sums have three eighths each.
+            (_, false) => (l2 * 3 / 8 / pair).max(2),
+        };
+        let pairs = group_pairs.div_ceil(group_pairs.div_ceil(most_pairs));
+        let most_panels = if short || at_once { PANELS } else { (l2 * 3 / 8 / (pairs * sums)).max(1) };
         let mut blocks = Blocks {
-            panels: if columns_stay { 1 } else { MOST_PANELS },
-            pairs: group_pairs.div_ceil(group_pairs.div_ceil(most_pairs)),
+            panels: if stay(group_pairs) { 1 } else { most_panels },
+            pairs,
             all_panels,
             all_pairs,
             all_k: k.div_ceil(steps * STEP),
@@ -78,6 +97,7 @@ impl Blocks {
             groups,
             group_pairs,
             near_rows,
+            laid_rows,
         };
         if near_rows {
             // Over before anybody could be helped: a block for each thread.

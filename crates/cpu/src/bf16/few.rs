@@ -2,6 +2,7 @@
 //!
 //! Nothing is asked for ahead: the 32 rows of two tiles are 32 streams, enough to keep memory at work.
 
+use super::ahead::Ahead;
 use super::amx::Rows;
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
@@ -69,7 +70,14 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
         tile::clear();
         match rows {
             Rows::Packed(packed) => {
+                // They come one after the other, where rows as they lie are as many streams.
+                let bytes = steps * 2 * TILE;
+                let mut next = match (panel + 1) * PANEL < rows.count() {
+                    true => Ahead::piece(packed.tiles(panel + 1, 0), bytes, steps),
+                    false => Ahead::nothing(),
+                };
                 for step in 0..steps {
+                    next.ask();
                     tile::step_narrow(tile::tiles(packed.tiles(panel, step)), columns.add(step * TILE));
                 }
             }

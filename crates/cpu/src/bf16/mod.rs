@@ -10,6 +10,8 @@
 //! `output` brings sums to their place; machines without tiles go through f32 (`widened`), but for few rows (`stream`).
 
 #[cfg(target_arch = "x86_64")]
+mod ahead;
+#[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod blocked;

@@ -11,6 +11,9 @@ use std::arch::x86_64::*;
 /// Bytes apart at which lines have the same place in the first-level cache.
 const PAGE: isize = 4096;
 
+/// Lines of 32 by 32 sums.
+pub const LINES: usize = 64;
+
 /// An element of a result.
 pub trait Output: Finish<Sum = f32> {
     /// The type of the sums: tiles can be stored as they are, and sixteen fill a line of the cache, which can then be
@@ -161,6 +164,47 @@ impl<'a, U: Output> Sink<'a, U> {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether 32 by 32 sums from row i, column j on can be written line by line ([`Sink::put_line`]).
+    #[inline]
+    pub fn by_lines(&self, i: usize, j: usize) -> bool {
+        let plain = self.beta == 0.0 && self.epilogue.is_none() && (self.col == 1 || self.row == 1);
+        plain && i + 2 * ROWS <= self.rows && j + 2 * ROWS <= self.cols
+    }
+
+    /// Line `line` of the [`LINES`] of 32 by 32 sums, four tiles in one piece whose first sum is row i, column j: sixteen
+    /// neighbours of the result, which is written row by row. Lines come in order: tiles whose lines are columns are turned
+    /// where they lie when the first of them comes.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`], of all four tiles, which are writable; [`Sink::by_lines`] has said yes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub unsafe fn put_line(&self, sums: *mut f32, (i, j): (usize, usize), line: usize) {
+        const SUMS: usize = ROWS * ROWS;
+        let (across, half) = (line / 2, line % 2);
+        let (side, within) = (across / ROWS, across % ROWS);
+        // SAFETY: by the contract.
+        unsafe {
+            let (from, at) = if self.col == 1 {
+                let at = self.ptr.wrapping_offset((i + across) as isize * self.row + (j + half * ROWS) as isize);
+                (sums.add((2 * side + half) * SUMS + within * ROWS), at)
+            } else {
+                if within == 0 && half == 0 {
+                    for tile in [side, side + 2] {
+                        let tile = sums.add(tile * SUMS);
+                        for (c, word) in turned_from(tile.cast_const().cast(), 64).into_iter().enumerate() {
+                            _mm512_store_si512(tile.add(c * ROWS).cast(), word);
+                        }
+                    }
+                }
+                let at = self.ptr.wrapping_offset((i + half * ROWS) as isize + (j + across) as isize * self.col);
+                (sums.add((2 * half + side) * SUMS + within * ROWS), at)
+            };
+            let values = _mm512_mul_ps(_mm512_set1_ps(self.alpha), _mm512_load_ps(from));
+            if self.streams { _mm512_stream_ps(at.cast(), values) } else { U::store(at, !0, values) }
         }
     }
 
