@@ -118,6 +118,10 @@ struct Ring {
     }
 };
 
+// Whole tiles have one block of K at least (of a K of nothing, one of zeros): sums that might have to be cleared cost an
+// instruction each in every tile, between one warpgroup's products and the other's. Groups may have no K at all, and parts of
+// K no block; who adds up parts, pairs columns or keeps sums has no registers for it.
+constexpr bool KNOWN_K = CLUSTER * SPLIT == 1 && !GROUPED && !STREAM_K && !PROMOTE && !GATED && !KEEP;
 // ---- a piece of the result: where it begins, in which matrices, and which blocks of K ---------------------------
 struct Spot {
     int m0, n0, za, zb, z;
@@ -141,6 +145,7 @@ __device__ __forceinline__ int first_column(const Params& p, const Place& at, u3
 __device__ __forceinline__ u32 part_of_k(u32 rank) { return FAR ? blockIdx.x / CLUSTER % SPLIT : rank; }
 __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const Groups& groups, const Order& order, const Piece& piece, u32 rank) {
     Spot s;
+    [[maybe_unused]] const int beyond = KNOWN_K && p.k == 0 ? BK : 0;       // where operands have nothing, TMA brings zeros
 #if GROUPED == 1
     const Share share = groups.of(piece.tile, SWAP ? BN : BM);
     const int token = share.first + share.across * (SWAP ? BN : BM);
@@ -162,7 +167,7 @@ __device__ __forceinline__ Spot spot_of(const Params& p, [[maybe_unused]] const 
     s.k0 = first; s.from = 0; s.to = max((k + BK - 1) / BK, 0); s.rest = k - (s.to - 1) * BK;
 #else
     s.za = at.batch * p.z_a; s.zb = at.batch * p.z_b;
-    s.k0 = 0; s.from = piece.from; s.to = piece.to; s.rest = BK;
+    s.k0 = beyond; s.from = piece.from; s.to = piece.to; s.rest = BK;
     if (SPLIT > 1) { s.from = part_of_k(rank) * piece.to / SPLIT; s.to = (part_of_k(rank) + 1) * piece.to / SPLIT; }
 #endif
     s.end = SWAP ? p.ends.n : p.ends.m;
@@ -302,7 +307,7 @@ gemm(const __grid_constant__ Params p) {
     // Whoever loads cut tiles has no registers for a choice.
     const bool along = !STREAM_K && p.group < 0;
     const Order order = {p.tiles_m, p.tiles_n, along ? -p.group : p.group, along};
-    const int blocks = (p.k + BK - 1) / BK;
+    const int k_blocks = (p.k + BK - 1) / BK, blocks = KNOWN_K ? max(k_blocks, 1) : k_blocks;
     const int me = blockIdx.x / (CLUSTER * SPLIT), clusters = gridDim.x / (CLUSTER * SPLIT);
 #if GROUPED == 1
     after_previous_kernel();                                      // which may have written where groups end
@@ -335,14 +340,15 @@ gemm(const __grid_constant__ Params p) {
         [[maybe_unused]] int turn = 0;
         if (PINGPONG && mine == 1) named_arrive(3, 256);          // the first turn is the other's
         while (walk.next(piece)) {
+            if (KNOWN_K && PINGPONG && (turn++ & 1) != mine) { ring.jump(piece.to - piece.from); continue; }
             const Spot at = spot_of(p, groups, order, piece, rank);
             const int count = at.to - at.from;
             if (PINGPONG) {
-                if ((turn++ & 1) != mine) { ring.jump(count); continue; }
+                if (!KNOWN_K && (turn++ & 1) != mine) { ring.jump(count); continue; }
                 named_sync(3 + mine, 256);
             }
             const int m0 = at.m0 + row0, n0 = at.n0;
-            if (count == 0) {                                     // of a K of nothing, or of fewer blocks than parts
+            if (!KNOWN_K && count == 0) {                         // of a K of nothing, or of fewer blocks than parts
 #pragma unroll
                 for (int i = 0; i < MSUB; ++i)
 #pragma unroll

@@ -232,7 +232,7 @@ fn of_each_group(all: &Expected, problem: &Problem, ends: Option<&[i32]>) -> Vec
 }
 
 /// Kernels that get every layout, type, factor and epilogue.
-const SOME: [&str; 29] = [
+const SOME: [&str; 31] = [
     "decode-16x8a4p",
     "decode-16x8a4s2",
     "decode-32x4a4p",
@@ -262,6 +262,8 @@ const SOME: [&str; 29] = [
     "128x128-pair-stream-k",
     "256x128-beside-data-parallel",
     "192x64p-turned-beside-persistent",
+    "64x104p-turned-4x2-data-parallel",
+    "64x88p-turned-2x4-data-parallel",
 ];
 
 /// Every tile and schedule on shapes around its edges, layouts and batches, types, factors and epilogues on a few.
