@@ -4,6 +4,7 @@ use crate::blocked::steps;
 use crate::gemm::{Tiles, wide_core};
 use crate::matrix::{Mat, MatMut};
 use crate::pack::pack_columns;
+use crate::scratch::filled;
 use crate::simd::Element;
 use crate::target::Target;
 
@@ -29,7 +30,7 @@ impl<T: Element> Packed<T> {
     fn of_tiles<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
         let (k, n) = b.extents();
         let width = n.next_multiple_of(S::PANEL);
-        let mut memory = vec![T::ZERO; k * width];
+        let mut memory = filled(T::ZERO, k * width);
         let kc = steps::<T>(k);
         for k0 in (0..k).step_by(kc) {
             // SAFETY: the instructions are there; the block is inside B, and k0 · width + kc · width <= k · width.
@@ -126,7 +127,7 @@ mod tests {
         if !F32x16::available() {
             return;
         }
-        for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64)] {
+        for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64), (470, 100, 300)] {
             exact::<F32x16>(extents);
             exact::<<F32x16 as Tiles>::Large>(extents);
             exact::<F64x8>(extents);

@@ -17,17 +17,27 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, align_of(bytes)).expect("a size that fits the address space")
 }
 
-/// Asks for large pages: blocks that fill most of a second-level cache lie in it without gaps then.
+/// Asks for large pages, before anything is written: blocks that fill most of a second-level cache lie in it without gaps
+/// then, and what is streamed needs fewer translations.
 #[cfg(target_os = "linux")]
-fn large_pages(ptr: NonNull<u8>, bytes: usize) {
-    if bytes >= LARGE {
+fn large_pages(ptr: *mut u8, bytes: usize) {
+    let gap = ptr.align_offset(ALIGN);
+    if bytes >= LARGE + gap {
         // SAFETY: the memory is this program's, and nothing but the size of its pages changes. A refusal changes nothing.
-        unsafe { libc::madvise(ptr.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(ptr.add(gap).cast(), bytes - gap, libc::MADV_HUGEPAGE) };
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn large_pages(_: NonNull<u8>, _: usize) {}
+fn large_pages(_: *mut u8, _: usize) {}
+
+/// So many of `value`, on large pages where they fill some.
+pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut memory: Vec<T> = Vec::with_capacity(count);
+    large_pages(memory.as_mut_ptr().cast(), count * size_of::<T>());
+    memory.resize(count, value);
+    memory
+}
 
 /// Bytes aligned to a page.
 #[derive(Debug)]
@@ -72,7 +82,7 @@ impl Scratch {
         // SAFETY: the size is not 0.
         let ptr = unsafe { alloc(layout) };
         let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
-        large_pages(ptr, bytes);
+        large_pages(ptr.as_ptr(), bytes);
         // SAFETY: as many bytes were allocated.
         unsafe { ptr.write_bytes(0, bytes) };
         (self.ptr, self.bytes) = (ptr, bytes);

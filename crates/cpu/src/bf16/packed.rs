@@ -1,6 +1,7 @@
 //! Weights as tiles, laid out once and used for every number of rows.
 
 use crate::matrix::Mat;
+use crate::scratch::filled;
 use half::bf16;
 
 /// Rows of a panel: two tiles.
@@ -27,7 +28,7 @@ impl PackedTiles {
     pub fn new(b: Mat<'_, bf16>) -> PackedTiles {
         let (k, n) = b.extents();
         let (panels, steps) = (n.div_ceil(PANEL), k.div_ceil(STEP));
-        let mut lines = vec![Line([bf16::ZERO; STEP]); panels * steps * PANEL];
+        let mut lines = filled(Line([bf16::ZERO; STEP]), panels * steps * PANEL);
         for j in 0..n {
             for step in 0..steps {
                 let (first, count) = (step * STEP, STEP.min(k - step * STEP));
