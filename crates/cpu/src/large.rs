@@ -23,9 +23,14 @@ const LEAST_PANELS: usize = 4;
 /// Strips that are laid out at once where their rows lie side by side and share their lines.
 const TOGETHER: usize = 8;
 
-/// Strips of a turn, its last ones, whose tiles ask for columns of the next turn. Earlier, what comes by meanwhile would push
-/// them out of the second-level cache again.
-const ASKING: usize = 16;
+/// Strips of a turn, its last ones, whose tiles ask for columns of the next turn: as many as every other tile of them needs
+/// for all columns. Earlier, what comes by meanwhile would push them out of the second-level cache again.
+const fn asking(panel: usize) -> usize {
+    (2 * panel).div_ceil(COLUMNS)
+}
+
+/// Columns that a tile asks for where they lie, line by line at the pace of its own steps.
+const COLUMNS: usize = 4;
 
 /// Into how many groups with columns of their own the threads are divided, all of the same size.
 fn groups(threads: usize, panels: usize) -> usize {
@@ -174,7 +179,7 @@ impl Block {
         let [every, every_other] = [panels, panels / 2].map(|parts| Shares::new::<S::T>(room, parts, steps));
         for strip in some.clone() {
             let (i, rows) = strips.part(strip);
-            let begun = (strip + ASKING).checked_sub(strips.count);
+            let begun = strip.checked_sub(strips.count.saturating_sub(asking(S::PANEL)));
             let coming = coming.zip(begun).filter(|_| panels > 1);
             // SAFETY: strips are laid out one after another.
             let laid = unsafe { laid.add((strip - some.start) * room) };
@@ -203,9 +208,6 @@ struct Coming<'a, 'b, T> {
 }
 
 impl<'a, 'b, T: Element> Coming<'a, 'b, T> {
-    /// Columns that a tile asks for, line by line at the pace of its own steps.
-    const COLUMNS: usize = 4;
-
     fn new(b: &'a Mat<'b, T>, block: Block) -> Option<Self> {
         (b.row == 1 && block.cols > 0).then_some(Coming { b, block })
     }
@@ -213,9 +215,9 @@ impl<'a, 'b, T: Element> Coming<'a, 'b, T> {
     /// What the tile of this number asks for.
     fn ask(&self, tile: usize) -> Ahead {
         let Block { k0, j0, cols, .. } = self.block;
-        let j = tile * Self::COLUMNS;
+        let j = tile * COLUMNS;
         let first = self.b.at(k0, j0 + j.min(cols - 1));
-        if j + Self::COLUMNS > cols { Ahead::nothing(first) } else { Ahead::steps(first, self.b.col) }
+        if j + COLUMNS > cols { Ahead::nothing(first) } else { Ahead::steps(first, self.b.col) }
     }
 }
 

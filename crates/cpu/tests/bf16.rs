@@ -102,6 +102,17 @@ fn exact_sums_are_exact_in_large_products() {
             let mut c = vec![f32::NAN; m * n];
             (mixed.to_f32)(job(MatMut::row_major(&mut c, m, n).unwrap()), &pool, threads, &mut scratch);
             assert!(c == expected, "{m}x{n}x{k} {threads}");
+            // Twice as much, rounded once, by rows and by columns of C.
+            for turned in [false, true] {
+                let at = |x: usize| if turned { x % m * n + x / m } else { x };
+                let mut c = vec![bf16::NAN; m * n];
+                let (row, col) = if turned { (1, m as isize) } else { (n as isize, 1) };
+                let view = MatMut::new(&mut c, 0, (m, n), (row, col)).unwrap();
+                let twice = MixedJob { a, b: right, c: view, alpha: 2.0, beta: 0.0, epilogue: Epilogue::default() };
+                (mixed.to_bf16)(twice, &pool, threads, &mut scratch);
+                let right = |x: usize| c[x] == bf16::from_f32(2.0 * expected[at(x)]);
+                assert!((0..m * n).all(right), "{m}x{n}x{k} {threads} {turned}");
+            }
         }
     }
 }

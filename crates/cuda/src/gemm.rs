@@ -356,7 +356,8 @@ fn operand(
     TensorBox {
         dtype,
         address: matrix.address,
-        // Of a K of nothing no box is loaded, but the map must be one.
+        // Of a K of nothing the only box that is loaded lies past the one element that a map must have, and brings zeros
+        // (KNOWN_K in gemm_sm90.cu): that must be fewer than a block of k.
         cols: cols.max(1),
         rows: rows.max(1),
         batch,

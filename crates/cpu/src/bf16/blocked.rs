@@ -1,10 +1,11 @@
 //! More than 16 columns: block after block of the result, in each block after block of k, in each a panel of 32 rows
 //! against all pairs of column tiles.
 //!
-//! First-level cache: the panel of rows in use, 32 by 256, 16 KB. The first pair of columns reads it where it lies and
-//! leaves it as tiles, which the others read; so rows are read from memory once in a block of the result, by 32 streams
-//! at a time. Second level: the columns of a block of k, and the sums of the block of the result. Finished sums are
-//! written to their place between the products of the next piece, or stored there by the tiles where they are the result.
+//! The first pair of columns reads a panel of rows where it lies, by 32 streams at a time, and leaves it as tiles, which the
+//! others read; so rows are read from memory once in a block of the result. Rows that lie across k and are used often are
+//! laid out before. Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result
+//! where k has several; a short panel, of a few steps, stays in the first level. Finished sums are written to their place
+//! between the products of the next piece, or stored there by the tiles where they are the result.
 
 use super::ahead::{Ahead, Pace};
 use super::amx::{Columns, Rows};
@@ -89,12 +90,14 @@ pub fn blocked<U: Output>(
     scratch: &mut Scratch,
 ) {
     let blocks = Blocks::new(&rows, columns.extents(), threads);
-    let all_columns = blocks.all_k * blocks.all_pairs * blocks.steps * PAIR;
     let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.pairs * PIECE * size_of::<f32>() } else { 0 };
     let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
     let all_steps = columns.extents().1.div_ceil(STEP);
     let all_rows = if blocks.laid_rows { blocks.all_panels * all_steps * PAIR } else { 0 };
-    scratch.reserve(all_columns + all_rows + threads * own);
+    // Columns that are one and the same may be larger than memory.
+    let of_columns = || blocks.all_k.checked_mul(blocks.all_pairs)?.checked_mul(blocks.steps)?.checked_mul(PAIR);
+    let all_columns = of_columns().expect("sizes that fit the address space");
+    scratch.reserve(all_columns.checked_add(all_rows + threads * own).expect("sizes that fit the address space"));
     let laid = Space::<u8>::of(scratch);
     // SAFETY: inside.
     let laid_rows = unsafe { laid.part(all_columns) };

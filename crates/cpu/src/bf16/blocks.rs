@@ -12,8 +12,9 @@ use half::bf16;
 /// longer one fill it with fewer pairs, so that rows, which come from further away, are used for less.
 const MOST_STEPS: usize = 64;
 const STEPS: usize = 32;
-/// Pairs up to which sums stay in the first-level cache, beside a panel of rows that is so short; rows that are turned as
-/// they are used have such panels too, in wide blocks.
+/// Pairs up to which sums stay in the first-level cache, beside a panel of rows that is so short (where columns of all of k
+/// stay in the second, so that a block is one panel high); rows that are turned as they are used have such panels too, in
+/// wide blocks.
 const FEW_PAIRS: usize = 4;
 const SHORT_STEPS: usize = 8;
 const PAIRS_OF_SHORT: usize = 32;
@@ -22,14 +23,15 @@ const PANELS: usize = 8;
 /// are gone through at once.
 const NEAR_ROWS: usize = 1 << 17;
 const MOST_AT_ONCE: usize = 512;
-/// Pairs from which on rows that lie across k are laid out beforehand.
+/// Pairs from which on rows that lie across k are laid out beforehand, unless they take more bytes than that.
 const OFTEN: usize = 16;
+const MOST_LAID: usize = 256 << 20;
 /// Pairs a group must have, or rows would be read too often for what is done with them.
 const LEAST_PAIRS: usize = 8;
 
 /// Rows that stay in a cache.
 pub fn near(rows: usize, k: usize) -> bool {
-    rows * k <= NEAR_ROWS && k <= MOST_AT_ONCE
+    k <= MOST_AT_ONCE && rows * k <= NEAR_ROWS
 }
 
 /// How it is cut.
@@ -70,11 +72,12 @@ impl Blocks {
         let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
         let group_pairs = all_pairs.div_ceil(groups);
         let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
-        let laid_rows = turned && !near_rows && all_pairs >= OFTEN;
+        let tiles_of_rows = all_panels.saturating_mul(all).saturating_mul(PANEL * STEP * size_of::<bf16>());
+        let laid_rows = turned && !near_rows && all_pairs >= OFTEN && tiles_of_rows <= MOST_LAID;
         let short = turned && !laid_rows || all_pairs <= FEW_PAIRS;
         // Columns that stay in half of the second-level cache: then a panel of rows is followed to its end, as long streams.
         // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
-        let stay = |pairs: usize| pairs * PANEL * k * size_of::<bf16>() <= l2 / 2;
+        let stay = |pairs: usize| (pairs * PANEL * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
         let at_once = near_rows || all_pairs == 1 || !short && (all <= MOST_STEPS || stay(all_pairs));
         let about = if short { SHORT_STEPS } else { STEPS };
         let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };

@@ -1,6 +1,7 @@
 //! Up to 16 columns: they are one tile, and rows stream past them, read once.
 //!
-//! Nothing is asked for ahead: the 32 rows of two tiles are 32 streams, enough to keep memory at work.
+//! Of rows where they lie nothing is asked for ahead: the 32 of two tiles are 32 streams, enough to keep memory at work.
+//! Tiles laid out beforehand come one after the other, a single stream, so those of the next panel are asked for.
 
 use super::ahead::Ahead;
 use super::amx::Rows;

@@ -409,6 +409,7 @@ fn of_eight_bits() -> Vec<Problem> {
         let gated = Problem::gated(m, n / 2, k, DType::Bf16, Activation::Silu);
         all.push(gated.of_eight_bits([Rows; 2], false));
     }
+    all.push(Problem::linear(40, 264, 0, DType::Bf16).of_eight_bits([None; 2], false));
     // The last three take turns, of 8, 4 and 16 rows.
     for (m, n, k) in [
         (1, 1000, 1024),
