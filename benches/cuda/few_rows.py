@@ -4,8 +4,8 @@
     python3 benches/cuda/few_rows.py DIR
 
 DIR has raw.json of `gemwright bench --device cuda` as single.json.gz (--single), early.json.gz, and chain*.json.gz (--chain);
-fp8-bf16.json.gz and fp8-weights.json.gz are of --single --against none, the second with --fp8 weights --scales rows, run one
-after the other; those with -early the same without --single.
+fp8-weights.json.gz is of --single --against none --fp8 weights --scales rows, ours with weights of bf16 in turns with it (in
+records before 2026-11-19-fourth in fp8-bf16.json.gz, run by itself); those with -early the same without --single.
 """
 import gzip, json, math, pathlib, statistics, sys
 
@@ -25,11 +25,16 @@ def mean(values):
 
 
 def of_weights(folder, way, said):
-    sixteen, eight = (read(folder / f"fp8-{name}{way}.json.gz")["products"] for name in ["bf16", "weights"])
+    rows = read(folder / f"fp8-weights{way}.json.gz")["products"]
+    apart = folder / f"fp8-bf16{way}.json.gz"
     time = lambda row: statistics.median(own(row)["us"])
+    if apart.exists():
+        shares = [time(row) / time(whole) for row, whole in zip(rows, read(apart)["products"])]
+    else:
+        shares = [1 / row["burst"]["to_whole_weights"] for row in rows]
     print(f"weights of e4m3, of the time with bf16, {said}\n| weights in bf16 | products | geomean | most |\n|---|---|---|---|")
     for least, most in [(0, 50), (50, math.inf)]:
-        pairs = [(time(y) / time(x), y) for x, y in zip(sixteen, eight) if least <= x["n"] * x["k"] * 2 / 1e6 < most]
+        pairs = [(share, row) for share, row in zip(shares, rows) if least <= row["n"] * row["k"] * 2 / 1e6 < most]
         print(f"| {least} to {most} MB | {len(pairs)} | {mean([x for x, _ in pairs]):.3f} | {max(x for x, _ in pairs):.3f} |")
         for ratio, row in sorted(pairs, key=lambda pair: -pair[0])[:3]:
             print(f"  {row['m']}x{row['n']}x{row['k']} {own(row)['name']}: {ratio:.3f}")

@@ -36,9 +36,7 @@ done
 few=$here/decode-shapes.csv
 record single "$few" --single --rounds 5
 record early "$few" --rounds 5
-record fp8-bf16 "$few" --single --rounds 5 --against none
 record fp8-weights "$few" --single --rounds 5 --against none --fp8 weights --scales rows
-record fp8-bf16-early "$few" --rounds 5 --against none
 record fp8-weights-early "$few" --rounds 5 --against none --fp8 weights --scales rows
 record oddfew "$here/odd-few-shapes.csv" --rounds 9
 record odd "$here/odd-shapes.csv" --rounds 5

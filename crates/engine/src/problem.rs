@@ -141,6 +141,14 @@ impl Problem {
         Problem { weight_dtype: DType::F8E4m3, scales: [Scaling::None, scaling], ..self }
     }
 
+    /// The same with weights of the activations' type, where they have another.
+    pub fn with_whole_weights(self) -> Problem {
+        match self.weight_dtype == self.dtype {
+            true => self,
+            false => Problem { weight_dtype: self.dtype, scales: [self.scales[0], Scaling::None], ..self },
+        }
+    }
+
     /// The same with rows that belong to so many groups, each with weights of its own.
     pub fn with_groups_of_rows(self, groups: u64) -> Problem {
         let batch = (self.product.k * self.weight_cols()) as i64;

@@ -291,14 +291,11 @@ fn shard(asked: &Asked, measured: Result<Vec<Measured>, String>, methods: &[Meth
 }
 
 fn figures(measured: &Measured) -> Value {
-    let times: Vec<Value> = measured
-        .times
-        .iter()
-        .map(|t| {
-            let values: Vec<f64> = t.values.iter().map(|x| (x * 1e10).round() / 1e4).collect();
-            json!({"name": t.name, "own": t.own, "us": values})
-        })
-        .collect();
+    let of = |t: &Times| {
+        let values: Vec<f64> = t.values.iter().map(|x| (x * 1e10).round() / 1e4).collect();
+        json!({"name": t.name, "own": t.own, "us": values})
+    };
+    let times: Vec<Value> = measured.times.iter().map(of).collect();
     let paired = |one: Option<&Times>, other: Option<&Times>| one.zip(other).map(|(x, y)| ratio(x, y));
     let default = measured.of("cublaslt");
     json!({
@@ -306,6 +303,8 @@ fn figures(measured: &Measured) -> Value {
         "to_default": paired(measured.picked(), default),
         "to_best": paired(measured.picked(), measured.best(false)),
         "picked_to_own_best": paired(measured.picked(), measured.best(true)),
+        "of_whole_weights": measured.beside.first().map(of),
+        "to_whole_weights": paired(measured.picked(), measured.beside.first()),
         "table_to_default": paired(measured.of(TABLE), default),
         "table_to_best": paired(measured.of(TABLE), measured.best(false)),
     })
@@ -327,9 +326,10 @@ fn line(row: &Value) -> String {
     let shown = times.iter().map(|t| format!("{} {:.2}", t["name"].as_str().unwrap_or(""), median(t) * 1e6));
     let ratio = |name: &str| row["burst"][name].as_f64().map_or("-".into(), |x| format!("{x:.3}"));
     format!(
-        "{head}  x{} of best, x{} of own best | {}",
+        "{head}  x{} of best, x{} of own best, x{} of our own with whole weights | {}",
         ratio("to_best"),
         ratio("picked_to_own_best"),
+        ratio("to_whole_weights"),
         shown.collect::<Vec<_>>().join("  ")
     )
 }

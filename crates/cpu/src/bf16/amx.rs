@@ -7,7 +7,7 @@ use super::few::few;
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{ROWS, TILE};
-use super::words::{along, columns_tile, rows_turned};
+use super::words::{along, columns_tile, turn};
 use super::{MixedJob, PackedTiles, Right};
 use crate::cache::Caches;
 use crate::matrix::Mat;
@@ -63,7 +63,8 @@ impl Columns<'_> {
             match self {
                 Columns::Plain(lines) => columns_tile(lines, j, step * STEP, to),
                 Columns::Packed(packed) => {
-                    rows_turned(packed.tiles(j / PANEL, step).add(j % PANEL / ROWS * TILE), to);
+                    // A tile of rows that is turned has the same elements as columns.
+                    turn(packed.tiles(j / PANEL, step).add(j % PANEL / ROWS * TILE), 64, to);
                 }
             }
         }

@@ -134,8 +134,7 @@ pub fn blocked<U: Output>(
                 laying_rows.wait(1);
                 while let Some(block) = working.claim(member, 0) {
                     if blocks.near_rows {
-                        let part = blocks.part(group, block);
-                        (part.first_pair..part.first_pair + part.pairs).for_each(|pair| lay(&shared, group, pair));
+                        lay(&shared, group, blocks.part(group, block).first_pair);
                     }
                     finished = multiply(&shared, (group, block), own, finished);
                 }
@@ -157,19 +156,28 @@ pub fn blocked<U: Output>(
 /// # Safety
 /// AVX-512 F, BW and VL are there; the place is this thread's.
 unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
-    let (blocks, (q, k)) = (&shared.blocks, shared.columns.extents());
+    let blocks = &shared.blocks;
     let (block, pair) = (item / blocks.group_pairs, group * blocks.group_pairs + item % blocks.group_pairs);
-    let (all, place) = (blocks.steps, block * blocks.all_pairs + pair);
-    for step in 0..all.min(k.div_ceil(STEP) - block * all) {
-        for half in 0..2 {
-            let j = pair * PANEL + half * ROWS;
-            // SAFETY: by the contract; columns that are not there leave what was there, for sums that nobody takes.
-            unsafe {
-                if j < q {
-                    let to = shared.laid.from(place * all * PAIR + step * PAIR + half * TILE);
-                    shared.columns.tile(j, block * all + step, to);
-                }
-            }
+    for step in 0..blocks.steps.min(shared.steps() - block * blocks.steps) {
+        // SAFETY: by the contract.
+        unsafe { lay_step(shared, (block, pair), step) };
+    }
+}
+
+/// Lays out a step of the columns of a pair in a block of k.
+///
+/// # Safety
+/// AVX-512 F, BW and VL are there; the step is; the place is this thread's.
+#[inline]
+unsafe fn lay_step<U>(shared: &Shared<'_, U>, (block, pair): (usize, usize), step: usize) {
+    let blocks = &shared.blocks;
+    let place = ((block * blocks.all_pairs + pair) * blocks.steps + step) * PAIR;
+    for half in 0..2 {
+        let j = pair * PANEL + half * ROWS;
+        // Columns that are not there leave what was there, for sums that nobody takes.
+        if j < shared.columns.extents().0 {
+            // SAFETY: by the contract.
+            unsafe { shared.columns.tile(j, block * blocks.steps + step, shared.laid.from(place + half * TILE)) };
         }
     }
 }
@@ -201,6 +209,11 @@ unsafe fn multiply<U: Output>(
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
     let Part { first_panel, panels, first_pair, pairs } = blocks.part(group, block);
+    // The panel after this block, unless somebody else claims it. Tiles come one after the other, so they are asked for; rows
+    // as they lie are as many streams, which the machine foresees.
+    let following = (block + 1 < blocks.count_of_group())
+        .then(|| blocks.part(group, block + 1).first_panel)
+        .filter(|panel| shared.tiles(*panel, 0).is_some());
     let all_steps = shared.steps();
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
@@ -209,8 +222,12 @@ unsafe fn multiply<U: Output>(
             // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
             unsafe {
                 let source = Source::of(shared, first_panel + panel, k * blocks.steps, steps, own.panel);
-                let (next_panel, next_k) = if panel + 1 < panels { (panel + 1, k) } else { (0, k + 1) };
-                let mut next = next(shared, first_panel + next_panel, next_k * blocks.steps, pairs * steps);
+                let after = match (panel + 1 < panels, k + 1 < blocks.all_k) {
+                    (true, _) => Some((first_panel + panel + 1, k)),
+                    (_, true) => Some((first_panel, k + 1)),
+                    _ => following.map(|panel| (panel, 0)),
+                };
+                let mut next = after.map_or(Ahead::nothing(), |after| next(shared, after, pairs * steps));
                 for pair in 0..pairs {
                     let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
                     let sums = own.sums.wrapping_add((panel * pairs + pair) * PIECE);
@@ -223,6 +240,8 @@ unsafe fn multiply<U: Output>(
                         shared.sink.ask((first_panel + panel) * PANEL, (first_pair + pair) * PANEL, PANEL);
                     }
                     let mut leaving = Leaving::of(&shared.sink, finished.take(), steps);
+                    // Who needs columns alone lays the next pair out while the first panel goes by this one.
+                    let lays = blocks.near_rows && panel == 0 && pair + 1 < pairs;
                     for step in 0..steps {
                         let columns = columns.add(step * PAIR);
                         next.ask();
@@ -237,6 +256,9 @@ unsafe fn multiply<U: Output>(
                             _ => tile::step(tile::tiles(source.tiles.add(step * PAIR)), columns),
                         }
                         leaving.some(&shared.sink);
+                        if lays {
+                            lay_step(shared, (0, first_pair + pair + 1), step);
+                        }
                     }
                     let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
                     if k + 1 < blocks.all_k {
@@ -332,14 +354,18 @@ unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, tile: usize) {
     unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
 }
 
-/// The panel of rows that comes next, from a step on, asked for in so many turns while another is in use.
-fn next<U>(shared: &Shared<'_, U>, panel: usize, first: usize, turns: usize) -> Ahead {
-    let steps = shared.blocks.steps;
-    if shared.blocks.near_rows || (first + steps) * STEP > shared.columns.extents().1 {
+/// The panel of rows that comes next, in a block of k, asked for in so many turns while another is in use.
+fn next<U>(shared: &Shared<'_, U>, (panel, k): (usize, usize), turns: usize) -> Ahead {
+    let (blocks, first) = (&shared.blocks, k * shared.blocks.steps);
+    if blocks.near_rows {
         return Ahead::nothing();
     }
+    let steps = blocks.steps.min(shared.steps() - first);
     if let Some(at) = shared.tiles(panel, first) {
         return Ahead::piece(at, steps * PAIR, turns);
+    }
+    if (first + steps) * STEP > shared.columns.extents().1 {
+        return Ahead::nothing();
     }
     match &shared.rows {
         Rows::Plain(rows) if (panel + 1) * PANEL <= rows.rows => {

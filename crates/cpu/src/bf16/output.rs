@@ -2,7 +2,7 @@
 
 use super::MixedJob;
 use super::tile::ROWS;
-use super::words::{mask16, turned_from};
+use super::words::{mask16, turn, turn_each};
 use crate::epilogue::{Beside, Epilogue, Finish, LANES};
 use crate::matrix::Mat;
 use half::bf16;
@@ -152,11 +152,12 @@ impl<'a, U: Output> Sink<'a, U> {
                     self.line(at, _mm512_load_ps(tile.add(r * ROWS)));
                 }
             } else if self.row == 1 || self.rows == 1 {
-                for (c, word) in turned_from(tile.cast(), 64).into_iter().enumerate().take(cols) {
-                    let at =
-                        Line { at: at.wrapping_offset(c as isize * self.col), i, j: j + c, count: rows, down: true };
-                    self.line(at, _mm512_castsi512_ps(word));
-                }
+                turn_each(tile.cast(), 64, |c, sums| {
+                    if c < cols {
+                        let at = at.wrapping_offset(c as isize * self.col);
+                        self.line(Line { at, i, j: j + c, count: rows, down: true }, _mm512_castsi512_ps(sums));
+                    }
+                });
             } else {
                 for r in 0..rows {
                     for c in 0..cols {
@@ -194,10 +195,8 @@ impl<'a, U: Output> Sink<'a, U> {
             } else {
                 if within == 0 && half == 0 {
                     for tile in [side, side + 2] {
-                        let tile = sums.add(tile * SUMS);
-                        for (c, word) in turned_from(tile.cast_const().cast(), 64).into_iter().enumerate() {
-                            _mm512_store_si512(tile.add(c * ROWS).cast(), word);
-                        }
+                        let tile = sums.add(tile * SUMS).cast();
+                        turn(tile, 64, tile);
                     }
                 }
                 let at = self.ptr.wrapping_offset((i + half * ROWS) as isize + (j + across) as isize * self.col);
@@ -228,9 +227,9 @@ impl<'a, U: Output> Sink<'a, U> {
                     put(at.wrapping_offset(r as isize * self.row), _mm512_load_ps(tile.add(r * ROWS)));
                 }
             } else {
-                for (c, word) in turned_from(tile.cast(), 64).into_iter().enumerate() {
-                    put(at.wrapping_offset(c as isize * self.col), _mm512_castsi512_ps(word));
-                }
+                turn_each(tile.cast(), 64, |c, sums| {
+                    put(at.wrapping_offset(c as isize * self.col), _mm512_castsi512_ps(sums));
+                });
             }
         }
     }

@@ -30,15 +30,14 @@ fn mask32(count: usize) -> __mmask32 {
 pub unsafe fn rows_tile(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) {
     // SAFETY: by the contract.
     unsafe {
-        let words = match along(lines) {
-            true => by_lines(lines, i, k),
+        match along(lines) {
+            true => put(by_lines(lines, i, k), to),
             false if lines.row == 1 => {
                 put(by_pairs(lines, i, k), to);
-                turned_from(to, 64)
+                turn(to, 64, to);
             }
-            false => gathered(lines, i, k),
-        };
-        put(words, to);
+            false => put(gathered(lines, i, k), to),
+        }
     }
 }
 
@@ -64,7 +63,7 @@ pub unsafe fn rows_tiles_turned(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *
             put(1, _mm512_permutex2var_epi16(x, others, y));
         }
         for half in 0..2 {
-            put(turned_from(to.add(half * TILE), 64), to.add(half * TILE));
+            turn(to.add(half * TILE), 64, to.add(half * TILE));
         }
     }
 }
@@ -77,15 +76,15 @@ pub unsafe fn rows_tiles_turned(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *
 pub unsafe fn columns_tile(lines: &Mat<'_, bf16>, i: usize, k: usize, to: *mut u8) {
     // SAFETY: by the contract.
     unsafe {
-        let words = match along(lines) {
+        match along(lines) {
             true if lines.rows - i >= ROWS && lines.cols - k >= 32 => {
-                turned_from(lines.at(i, k).cast(), lines.row * size_of::<bf16>() as isize)
+                return turn(lines.at(i, k).cast(), lines.row * size_of::<bf16>() as isize, to);
             }
-            true => turned(by_lines(lines, i, k)),
-            false if lines.row == 1 => by_pairs(lines, i, k),
-            false => turned(gathered(lines, i, k)),
-        };
-        put(words, to);
+            true => put(by_lines(lines, i, k), to),
+            false if lines.row == 1 => return put(by_pairs(lines, i, k), to),
+            false => put(gathered(lines, i, k), to),
+        }
+        turn(to, 64, to);
     }
 }
 
@@ -98,16 +97,6 @@ unsafe fn put(words: [__m512i; 16], to: *mut u8) {
         // SAFETY: by the contract.
         unsafe { _mm512_storeu_si512(to.add(row * 64).cast(), word) };
     }
-}
-
-/// A tile of rows in one piece as the tile of columns with the same elements.
-///
-/// # Safety
-/// AVX-512 F is there; 1 KB is readable, and writable at `to`.
-#[target_feature(enable = "avx512f")]
-pub unsafe fn rows_turned(rows: *const u8, to: *mut u8) {
-    // SAFETY: by the contract.
-    unsafe { put(turned_from(rows, 64), to) };
 }
 
 /// A register a line, its steps side by side; what is not there is 0.
@@ -168,14 +157,25 @@ unsafe fn gathered(lines: &Mat<'_, bf16>, i: usize, k: usize) -> [__m512i; 16] {
     words
 }
 
-/// Rows for columns of 16 by 16 words in memory, rows `apart` bytes apart. Quarters of rows are put side by side as they
-/// are loaded, which saves half of the shuffles of [`turned`]: one port of the machine has them all.
+/// Rows for columns of 16 by 16 words in memory, rows `apart` bytes apart; the result is in one piece, where the words were
+/// for instance: all are read before any is written.
+///
+/// # Safety
+/// AVX-512 F is there; 64 bytes of every row are readable, and 1 KB is writable at `to`.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn turn(first: *const u8, apart: isize, to: *mut u8) {
+    // SAFETY: by the contract.
+    unsafe { turn_each(first, apart, |row, words| _mm512_storeu_si512(to.add(row * 64).cast(), words)) };
+}
+
+/// The same, row by row to whoever takes them. Quarters of rows are put side by side as they are loaded: turning them in
+/// registers takes twice as many shuffles, and one port of the machine has them all.
 ///
 /// # Safety
 /// AVX-512 F is there; 64 bytes of every row are readable.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub unsafe fn turned_from(first: *const u8, apart: isize) -> [__m512i; 16] {
+pub unsafe fn turn_each(first: *const u8, apart: isize, mut take: impl FnMut(usize, __m512i)) {
     let mut t = [_mm512_setzero_si512(); 16];
     for quarter in 0..4 {
         // Row r + 4 · lane in each quarter of a register.
@@ -198,35 +198,5 @@ pub unsafe fn turned_from(first: *const u8, apart: isize) -> [__m512i; 16] {
         t[4 * quarter + 2] = _mm512_unpacklo_epi64(high, high2);
         t[4 * quarter + 3] = _mm512_unpackhi_epi64(high, high2);
     }
-    t
-}
-
-/// Rows for columns of 16 by 16 words: pairs and quadruples inside quarters of a register, then quarters.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub fn turned(mut r: [__m512i; 16]) -> [__m512i; 16] {
-    let mut t = [_mm512_setzero_si512(); 16];
-    for i in 0..8 {
-        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-    for i in 0..4 {
-        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    for i in 0..4 {
-        t[i] = _mm512_shuffle_i32x4::<0x88>(r[i], r[4 + i]);
-        t[4 + i] = _mm512_shuffle_i32x4::<0xdd>(r[i], r[4 + i]);
-        t[8 + i] = _mm512_shuffle_i32x4::<0x88>(r[8 + i], r[12 + i]);
-        t[12 + i] = _mm512_shuffle_i32x4::<0xdd>(r[8 + i], r[12 + i]);
-    }
-    for i in 0..4 {
-        r[i] = _mm512_shuffle_i32x4::<0x88>(t[i], t[8 + i]);
-        r[4 + i] = _mm512_shuffle_i32x4::<0x88>(t[4 + i], t[12 + i]);
-        r[8 + i] = _mm512_shuffle_i32x4::<0xdd>(t[i], t[8 + i]);
-        r[12 + i] = _mm512_shuffle_i32x4::<0xdd>(t[4 + i], t[12 + i]);
-    }
-    r
+    t.into_iter().enumerate().for_each(|(row, words)| take(row, words));
 }

@@ -52,11 +52,21 @@ pub(super) struct Set {
     scales: [Option<Memory>; 2],
 }
 
+/// Who takes part, on what.
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Contestant<'a> {
+    pub candidate: &'a dyn Candidate,
+    pub problem: &'a Problem,
+}
+
 /// What was measured.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Seconds of a product, of each candidate in its windows.
     pub times: Vec<Times>,
+    /// Of those whose problem is not that of the first.
+    pub beside: Vec<Times>,
     /// Candidates that refused, with the reason.
     pub left_out: Vec<(String, String)>,
 }
@@ -161,6 +171,8 @@ impl Set {
 /// A candidate with its window.
 struct Entry {
     times: Times,
+    /// Its problem is the first's.
+    first: bool,
     graph: Graph,
     products: usize,
     _plan: Box<dyn Plan>,
@@ -175,15 +187,33 @@ pub fn measure(
     tools: &Tools,
     methods: &[Method],
 ) -> Result<Vec<Measured>, CudaError> {
+    let contestants: Vec<_> =
+        candidates.iter().map(|candidate| Contestant { candidate: *candidate, problem }).collect();
+    measure_each(&contestants, queue, tools, methods)
+}
+
+/// The same where problems differ, by the types of their operands for instance: they take turns all the same.
+pub fn measure_each(
+    contestants: &[Contestant<'_>],
+    queue: &CudaQueue,
+    tools: &Tools,
+    methods: &[Method],
+) -> Result<Vec<Measured>, CudaError> {
     let routing = methods.first().map_or(Routing::Even, |method| method.routing);
-    let sets = sets(problem, queue, tools, 1..=MOST_SETS, routing)?;
+    let mut sets_of: Vec<(&Problem, Vec<Set>)> = Vec::new();
+    for Contestant { problem, .. } in contestants {
+        if sets_of.iter().all(|(other, _)| other != problem) {
+            sets_of.push((problem, sets(problem, queue, tools, 1..=MOST_SETS, routing)?));
+        }
+    }
     let events = [Event::new(queue.stream.device())?, Event::new(queue.stream.device())?];
     let [before, after] = &events;
     let mut all = Vec::new();
     for method in methods {
         let mut left_out = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
-        for candidate in candidates {
+        for &Contestant { candidate, problem } in contestants {
+            let Some((_, sets)) = sets_of.iter().find(|(other, _)| *other == problem) else { continue };
             let plan = match candidate.prepare(problem) {
                 Ok(plan) => plan,
                 Err(why) => {
@@ -220,7 +250,8 @@ pub fn measure(
             let products = products.next_multiple_of(sets.len());
             let graph = queue.stream.capture(|| run(products))?;
             let times = Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() };
-            entries.push(Entry { times, graph, products, _plan: plan, _workspace: workspace });
+            let first = problem == contestants[0].problem;
+            entries.push(Entry { times, first, graph, products, _plan: plan, _workspace: workspace });
         }
         // The first round is not counted.
         for round in 0..=method.rounds {
@@ -236,7 +267,9 @@ pub fn measure(
                 }
             }
         }
-        all.push(Measured { times: entries.into_iter().map(|entry| entry.times).collect(), left_out });
+        let (times, beside): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.first);
+        let [times, beside] = [times, beside].map(|some| some.into_iter().map(|entry| entry.times).collect());
+        all.push(Measured { times, beside, left_out });
     }
     Ok(all)
 }

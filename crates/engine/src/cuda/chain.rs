@@ -96,5 +96,5 @@ pub fn measure_chains(
             }
         }
     }
-    Ok(Measured { times: chains.into_iter().map(|chain| chain.times).collect(), left_out })
+    Ok(Measured { times: chains.into_iter().map(|chain| chain.times).collect(), beside: Vec::new(), left_out })
 }

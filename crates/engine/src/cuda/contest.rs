@@ -1,7 +1,7 @@
 //! Ours beside the vendor's on one problem: the kernel that the cost model picks, others of ours that it ranks next, and
 //! cuBLASLt's default beside the best of its proposals.
 
-use super::bench::{Measured, Method, measure};
+use super::bench::{Contestant, Measured, Method, measure, measure_each};
 use super::check::{Case, Verdict, check};
 use super::choose::{choices_by_schedule, ranked};
 use super::cublaslt::CublasLt;
@@ -71,15 +71,25 @@ pub(super) const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duratio
 /// What came out, for each method; the first of ours is the one that was picked.
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
     // Right first, then fast.
-    let (mut own, mut wrong) = (Vec::new(), Vec::new());
-    for kernel in field.entrants.of(problem, field.device) {
-        let candidate = kernel.candidate(field.device);
-        let case = Case { kernel, problem: *problem };
-        match check(&case, field.device, field.queue, field.tools)? {
-            Verdict::Wrong(why) | Verdict::Refused(why) => wrong.push((candidate.name().to_string(), why)),
-            Verdict::Right(_) => own.push(candidate),
+    let mut wrong = Vec::new();
+    let mut right = |kernels: Vec<Kernel>, problem: &Problem| {
+        let mut right = Vec::new();
+        for kernel in kernels {
+            let candidate = kernel.candidate(field.device);
+            match check(&Case { kernel, problem: *problem }, field.device, field.queue, field.tools)? {
+                Verdict::Wrong(why) | Verdict::Refused(why) => wrong.push((candidate.name().to_string(), why)),
+                Verdict::Right(_) => right.push(candidate),
+            }
         }
-    }
+        Ok::<_, CudaError>(right)
+    };
+    let own = right(field.entrants.of(problem, field.device), problem)?;
+    // Weights of less bits are there to be faster than whole ones.
+    let whole = problem.with_whole_weights();
+    let of_whole = match whole != *problem {
+        true => right(Entrants::Picked(0).of(&whole, field.device), &whole)?,
+        false => Vec::new(),
+    };
     let proposals: Vec<CublasLt> = field.vendor.map_or(Vec::new(), CublasLt::proposals);
     let mut all: Vec<&dyn Candidate> = own.iter().map(|own| &**own).collect();
     if !proposals.is_empty() {
@@ -91,7 +101,9 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
         all.extend(proposals.iter().filter(wanted).map(|lt| lt as &dyn Candidate));
     }
     all.extend(field.table.map(|table| table as &dyn Candidate));
-    let mut measured = measure(problem, &all, field.queue, field.tools, methods)?;
+    let mut contestants: Vec<_> = all.into_iter().map(|candidate| Contestant { candidate, problem }).collect();
+    contestants.extend(of_whole.iter().map(|candidate| Contestant { candidate: &**candidate, problem: &whole }));
+    let mut measured = measure_each(&contestants, field.queue, field.tools, methods)?;
     for measured in &mut measured {
         measured.left_out.extend(wrong.iter().cloned());
     }
