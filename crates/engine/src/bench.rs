@@ -215,6 +215,8 @@ fn measure_as<T: Number, U: Number>(
     let beyond = Caches::of_this_machine().l3 + (Caches::of_this_machine().l3 >> 2);
     let sets = if cold { beyond.div_ceil(bytes).clamp(2, 64) } else { 1 };
     let parts = problem.epilogue.parts.map(|part| part.map(|part| span(&part, p.m, p.n)));
+    // They draw theirs while we draw ours.
+    let asked: Vec<_> = workers.iter_mut().map(|worker| worker.prepare(problem, sets, method.threads)).collect();
     // Drawing a number takes longer than reading it: a while of them, over and over.
     let (mut random, mut drawn) = (Random::new(1), 0);
     let numbers: Vec<f64> = (0..DRAWN).map(|_| random.number()).collect();
@@ -274,8 +276,8 @@ fn measure_as<T: Number, U: Number>(
         }
     }
     let mut outside: Vec<(&mut Worker, Times, usize)> = Vec::new();
-    for worker in workers {
-        match worker.prepare(problem, sets.len(), method.threads).and_then(|()| worker.turn(1)) {
+    for (worker, asked) in workers.iter_mut().zip(asked) {
+        match asked.and_then(|()| worker.prepared()).and_then(|()| worker.turn(1)) {
             Err(why) => left_out.push((worker.name.to_string(), why)),
             Ok(taken) => {
                 let times = Times { name: worker.name.into(), own: false, values: Vec::new() };

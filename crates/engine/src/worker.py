@@ -3,11 +3,15 @@
 One request a line, one answer a line, both JSON. `prepare` builds the operands (random numbers, as many sets as
 asked for) and holds a few rows against sums in double precision; `turn` runs some times and then times a number of runs.
 """
+import importlib.metadata
 import json
 import sys
 import time
 
-import torch
+# Whether it is here is said at once; loading it takes seconds, in which whoever asks has other things to do.
+print(json.dumps({"version": f"PyTorch {importlib.metadata.version('torch')}"}), flush=True)
+
+import torch  # noqa: E402
 
 state = {}
 
@@ -147,7 +151,6 @@ def turn(request):
 
 def main():
     torch.set_grad_enabled(False)
-    print(json.dumps({"version": f"PyTorch {torch.__version__}"}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:

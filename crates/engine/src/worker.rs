@@ -55,7 +55,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Builds operands for a problem, `sets` of them, and checks the result.
+    /// Has it build operands for a problem, `sets` of them, and check its result; [`Worker::prepared`] waits for that.
     pub fn prepare(&mut self, problem: &Problem, sets: usize, threads: usize) -> Result<(), String> {
         if problem.alpha != 1.0 || problem.beta != 0.0 {
             return Err("factors are not asked of it".into());
@@ -72,19 +72,24 @@ impl Worker {
             "b": steps(&problem.b), "sets": sets, "prepacked": problem.prepacked, "threads": threads,
             "epilogue": problem.epilogue.names(),
         });
-        self.ask(&request).map(|_| ())
+        self.say(&request)
+    }
+
+    /// Waits until it is done with what [`Worker::prepare`] has asked for.
+    pub fn prepared(&mut self) -> Result<(), String> {
+        self.answer().map(|_| ())
     }
 
     /// Seconds of one run, over so many.
     pub fn turn(&mut self, repeats: usize) -> Result<f64, String> {
-        let answer = self.ask(&json!({"do": "turn", "repeats": repeats, "warm": WARM.as_secs_f64()}))?;
+        self.say(&json!({"do": "turn", "repeats": repeats, "warm": WARM.as_secs_f64()}))?;
+        let answer = self.answer()?;
         answer["seconds"].as_f64().ok_or_else(|| "it gave no time".into())
     }
 
-    fn ask(&mut self, request: &Value) -> Result<Value, String> {
+    fn say(&mut self, request: &Value) -> Result<(), String> {
         let Some(input) = &mut self.input else { return Err("it has no input".into()) };
-        writeln!(input, "{request}").and_then(|()| input.flush()).map_err(|e| e.to_string())?;
-        self.answer()
+        writeln!(input, "{request}").and_then(|()| input.flush()).map_err(|e| e.to_string())
     }
 
     fn answer(&mut self) -> Result<Value, String> {
