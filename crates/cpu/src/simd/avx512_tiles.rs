@@ -1,14 +1,15 @@
 //! Tiles for AVX-512 in assembly: 32 registers hold 28 sums, two vectors of B and two broadcast elements of A, which
 //! the compiler does not manage for all heights.
 //!
-//! A broadcast is held in a register, where it serves two products, or three in wide tiles, eight rows by three vectors: as
-//! an operand in memory it would need no instruction of its own but a load for each product, and the loop runs short of
-//! loads first. Lines of B are asked for eight steps ahead: the panel streams out of the second-level cache.
+//! A broadcast costs a load; held in a register it serves two products, as an operand in memory it needs no
+//! instruction of its own. In high tiles rows take turns, so that neither loads nor instructions are what the loop
+//! waits for; low ones would wait for loads. Wide tiles, eight rows by three vectors, hold every one: it serves three.
+//! Lines of B are asked for eight steps ahead: the panel streams out of the second-level cache.
 
 use crate::micro::{Ahead, Rows, Sums};
 use std::arch::asm;
 
-/// One row of a step: the vectors of B by one element of A, out of a register if it serves several. Last comes the
+/// One row of a step: the vectors of B by one element of A, out of memory or out of a register. Last comes the
 /// element's address.
 #[rustfmt::skip]
 macro_rules! row {
@@ -20,6 +21,12 @@ macro_rules! row {
             "vfmadd231p", $p, " zmm", $z, ", zmm2, zmm", $held,
         )
     };
+    (two, $p:literal, $to:literal, [$x:literal $y:literal $($z:literal)?], memory, $($at:tt)+) => {
+        concat!(
+            "vfmadd231p", $p, " zmm", $x, ", zmm0, [", $($at)+, "]{{", $to, "}}\n",
+            "vfmadd231p", $p, " zmm", $y, ", zmm1, [", $($at)+, "]{{", $to, "}}",
+        )
+    };
     (two, $p:literal, $to:literal, [$x:literal $y:literal $($z:literal)?], $held:literal, $($at:tt)+) => {
         concat!(
             "vbroadcasts", $p, " zmm", $held, ", [", $($at)+, "]\n",
@@ -27,7 +34,7 @@ macro_rules! row {
             "vfmadd231p", $p, " zmm", $y, ", zmm1, zmm", $held,
         )
     };
-    (one, $p:literal, $to:literal, [$x:literal $($y:literal)*], $held:literal, $($at:tt)+) => {
+    (one, $p:literal, $to:literal, [$x:literal $($y:literal)*], $how:tt, $($at:tt)+) => {
         concat!("vfmadd231p", $p, " zmm", $x, ", zmm0, [", $($at)+, "]{{", $to, "}}")
     };
 }
@@ -111,7 +118,7 @@ const LAST: usize = 16;
 /// from pointers of their own.
 macro_rules! tile {
     ($name:ident, $lying:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
-     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal [$($sum:literal)+] $held:literal $at:literal),+) => {
+     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal [$($sum:literal)+] $how:tt $how_lying:tt $at:literal),+) => {
         #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows.")]
         ///
         /// # Safety
@@ -135,16 +142,16 @@ macro_rules! tile {
                     "2:",
                     "prefetcht0 [{next}]",
                     columns!($form, $p, $step, "0"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
                     "prefetcht0 [{next}+{row}]",
                     columns!($form, $p, $step, "1"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
                     "prefetcht0 [{next}+2*{row}]",
                     columns!($form, $p, $step, "2"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
                     "prefetcht0 [{next}+{row3}]",
                     columns!($form, $p, $step, "3"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
                     concat!("add {a}, 4*", $mr, "*", $size),
                     concat!("add {b}, 4*", $step),
                     "add {next}, {jump}",
@@ -170,7 +177,7 @@ macro_rules! tile {
                     "jz 4f",
                     "6:",
                     columns!($form, $p, $step, "0"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, "{a}+", $size, "*", $i),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*", $i),)+
                     concat!("add {a}, ", $mr, "*", $size),
                     concat!("add {b}, ", $step),
                     "dec {rest}",
@@ -224,13 +231,13 @@ macro_rules! tile {
                     concat!("mov {quarter:e}, ", $line),
                     "5:",
                     columns!($form, $p, $step, "0"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, $at),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at),)+
                     columns!($form, $p, $step, "1"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, $at, "+", $size),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+", $size),)+
                     columns!($form, $p, $step, "2"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, $at, "+2*", $size),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+2*", $size),)+
                     columns!($form, $p, $step, "3"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, $at, "+3*", $size),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+3*", $size),)+
                     $(concat!("add {", stringify!($pointer), "}, 4*", $size),)+
                     concat!("add {b}, 4*", $step),
                     "dec {four}",
@@ -240,7 +247,7 @@ macro_rules! tile {
                     "jz 4f",
                     "6:",
                     columns!($form, $p, $step, "0"),
-                    $(row!($form, $p, $to, [$($sum)+], $held, $at),)+
+                    $(row!($form, $p, $to, [$($sum)+], $how_lying, $at),)+
                     $(concat!("add {", stringify!($pointer), "}, ", $size),)+
                     concat!("add {b}, ", $step),
                     "dec {one}",
@@ -270,39 +277,39 @@ macro_rules! heights {
             use super::*;
             tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
                 [p0 0],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}");
+                "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}");
             tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
                 [p0 0, p1 3],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}");
+                "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" "3" "{p1}");
             tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
                 [p0 0, p1 3],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}", "4" ["12" "13"] "2" "{p1}+{row}", "5" ["14" "15"] "3" "{p1}+2*{row}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}");
             tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
                 [p0 0, p1 3, p2 6],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}", "4" ["12" "13"] "2" "{p1}+{row}", "5" ["14" "15"] "3" "{p1}+2*{row}",
-                "6" ["16" "17"] "2" "{p2}", "7" ["18" "19"] "3" "{p2}+{row}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}");
             tile!(rows10, lying10, $form of $step, $element, $size, $p, $to, $bytes, $line, "10",
                 [p0 0, p1 3, p2 6, p3 9],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}", "4" ["12" "13"] "2" "{p1}+{row}", "5" ["14" "15"] "3" "{p1}+2*{row}",
-                "6" ["16" "17"] "2" "{p2}", "7" ["18" "19"] "3" "{p2}+{row}", "8" ["20" "21"] "2" "{p2}+2*{row}",
-                "9" ["22" "23"] "3" "{p3}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] "3" memory "{p3}");
             tile!(rows12, lying12, $form of $step, $element, $size, $p, $to, $bytes, $line, "12",
                 [p0 0, p1 3, p2 6, p3 9],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}", "4" ["12" "13"] "2" "{p1}+{row}", "5" ["14" "15"] "3" "{p1}+2*{row}",
-                "6" ["16" "17"] "2" "{p2}", "7" ["18" "19"] "3" "{p2}+{row}", "8" ["20" "21"] "2" "{p2}+2*{row}",
-                "9" ["22" "23"] "3" "{p3}", "10" ["24" "25"] "2" "{p3}+{row}", "11" ["26" "27"] "3" "{p3}+2*{row}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "3" memory "{p2}", "7" ["18" "19"] memory "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] memory memory "{p3}", "10" ["24" "25"] "3" "2" "{p3}+{row}", "11" ["26" "27"] memory "3" "{p3}+2*{row}");
             tile!(rows14, lying14, $form of $step, $element, $size, $p, $to, $bytes, $line, "14",
                 [p0 0, p1 3, p2 6, p3 9, p4 12],
-                "0" ["4" "5"] "2" "{p0}", "1" ["6" "7"] "3" "{p0}+{row}", "2" ["8" "9"] "2" "{p0}+2*{row}",
-                "3" ["10" "11"] "3" "{p1}", "4" ["12" "13"] "2" "{p1}+{row}", "5" ["14" "15"] "3" "{p1}+2*{row}",
-                "6" ["16" "17"] "2" "{p2}", "7" ["18" "19"] "3" "{p2}+{row}", "8" ["20" "21"] "2" "{p2}+2*{row}",
-                "9" ["22" "23"] "3" "{p3}", "10" ["24" "25"] "2" "{p3}+{row}", "11" ["26" "27"] "3" "{p3}+2*{row}",
-                "12" ["28" "29"] "2" "{p4}", "13" ["30" "31"] "3" "{p4}+{row}");
+                "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
+                "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
+                "6" ["16" "17"] "3" memory "{p2}", "7" ["18" "19"] memory "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
+                "9" ["22" "23"] memory memory "{p3}", "10" ["24" "25"] "3" "2" "{p3}+{row}", "11" ["26" "27"] memory "3" "{p3}+2*{row}",
+                "12" ["28" "29"] "2" memory "{p4}", "13" ["30" "31"] memory "2" "{p4}+{row}");
         }
     };
 }
@@ -319,22 +326,22 @@ macro_rules! wide_heights {
             use super::*;
             tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
                 [p0 0],
-                "0" ["5" "6" "7"] "3" "{p0}", "1" ["8" "9" "10"] "4" "{p0}+{row}");
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}");
             tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
                 [p0 0, p1 3],
-                "0" ["5" "6" "7"] "3" "{p0}", "1" ["8" "9" "10"] "4" "{p0}+{row}",
-                "2" ["11" "12" "13"] "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "{p1}");
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}");
             tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
                 [p0 0, p1 3],
-                "0" ["5" "6" "7"] "3" "{p0}", "1" ["8" "9" "10"] "4" "{p0}+{row}",
-                "2" ["11" "12" "13"] "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "{p1}",
-                "4" ["17" "18" "19"] "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "{p1}+2*{row}");
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
+                "4" ["17" "18" "19"] "3" "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "4" "{p1}+2*{row}");
             tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
                 [p0 0, p1 3, p2 6],
-                "0" ["5" "6" "7"] "3" "{p0}", "1" ["8" "9" "10"] "4" "{p0}+{row}",
-                "2" ["11" "12" "13"] "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "{p1}",
-                "4" ["17" "18" "19"] "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "{p1}+2*{row}",
-                "6" ["23" "24" "25"] "3" "{p2}", "7" ["26" "27" "28"] "4" "{p2}+{row}");
+                "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
+                "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
+                "4" ["17" "18" "19"] "3" "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "4" "{p1}+2*{row}",
+                "6" ["23" "24" "25"] "3" "3" "{p2}", "7" ["26" "27" "28"] "4" "4" "{p2}+{row}");
         }
     };
 }
