@@ -50,7 +50,11 @@ pub fn blocked<S: Tiles>(job: Job<'_, S::T>, pool: &Pool, threads: usize, scratc
     } else {
         let (kc, source) = (steps::<S::T>(k), Source::Plain(job.b));
         // Of a few columns wider panels would leave too much to tiles of a single vector.
-        let multiply = if n < 3 * S::PANEL || wide_core() { large::<S> } else { large::<S::Large> };
+        let multiply = match wide_core() {
+            true => large::<S::Wide>,
+            false if n < 3 * S::PANEL => large::<S>,
+            false => large::<S::Large>,
+        };
         multiply(job.a, &source, (job.target(), n, kc), (pool, threads), scratch);
     }
 }

@@ -59,6 +59,8 @@ pub trait Tiles: Simd {
     /// The tiles of large products, and of weights packed before, on cores with few slots (`wide_core`), where they are
     /// others.
     type Large: Tiles<T = Self::T>;
+    /// Those of wide cores, with panels as wide as these.
+    type Wide: Tiles<T = Self::T>;
     /// The tile of so many rows, 1 to `HEIGHT`, and vectors, at most a panel's, for a strip that was laid out.
     fn tile(rows: usize, vectors: usize) -> TileFn<Self::T>;
     /// The tile of so many rows, an even number of them, where they lie.
@@ -81,11 +83,12 @@ pub fn large_panel<S: Tiles>() -> usize {
 
 /// Tables of tiles by vectors and by height, 2, 4, ... rows.
 macro_rules! tiles {
-    ($simd:ty, $most:literal rows, panels of $panel:expr, large $large:ty, laid $($laid:expr),+; lying $($lying:expr),+) => {
+    ($simd:ty, $most:literal rows, panels of $panel:expr, large $large:ty, wide $wide:ty, laid $($laid:expr),+; lying $($lying:expr),+) => {
         impl Tiles for $simd {
             const HEIGHT: usize = $most;
             const PANEL: usize = $panel;
             type Large = $large;
+            type Wide = $wide;
 
             fn tile(rows: usize, vectors: usize) -> TileFn<Self::T> {
                 static ALL: [[TileFn<<$simd as Simd>::T>; $most / 2]; $panel / <$simd as Simd>::LANES] = [$($laid),+];
@@ -100,7 +103,7 @@ macro_rules! tiles {
     };
     ($simd:ty, $most:literal rows, panels of $panel:literal, vectors [$($vectors:literal)+], heights $heights:tt) => {
         tiles!(
-            $simd, $most rows, panels of $panel, large Self,
+            $simd, $most rows, panels of $panel, large Self, wide Self,
             laid $(tiles!(tile, $simd, $vectors, $panel, $heights)),+;
             lying $(tiles!(lying, $simd, $vectors, $panel, $heights)),+
         );
@@ -114,20 +117,20 @@ macro_rules! tiles {
 mod tiles_x86 {
     use super::*;
     use crate::simd::avx2::{F32x8, F64x4};
-    use crate::simd::avx512::{F32x16, F32x16By3, F64x8, F64x8By3};
+    use crate::simd::avx512::{F32x16, F32x16By3, F32x16Long, F64x8, F64x8By3, F64x8Long};
     use crate::simd::avx512_tiles::*;
 
     macro_rules! assembled {
-        ($simd:ty, panels of $panel:literal, large $large:ty, $one:ident, $two:ident) => {
+        ($simd:ty, panels of $panel:literal, large $large:ty, wide $wide:ty, $one:ident, $two:ident; lying $lying_one:ident, $lying_two:ident) => {
             tiles!(
-                $simd, 14 rows, panels of $panel, large $large,
+                $simd, 14 rows, panels of $panel, large $large, wide $wide,
                 laid assembled!(rows, $one), assembled!(rows, $two);
-                lying assembled!(lying, $one), assembled!(lying, $two)
+                lying assembled!(lying, $lying_one), assembled!(lying, $lying_two)
             );
         };
         ($simd:ty, panels of $panel:literal, $one:ident, $two:ident, $three:ident) => {
             tiles!(
-                $simd, 8 rows, panels of $panel, large Self,
+                $simd, 8 rows, panels of $panel, large Self, wide Self,
                 laid assembled!(low rows, $one), assembled!(low rows, $two), assembled!(low rows, $three);
                 lying assembled!(low lying, $one), assembled!(low lying, $two), assembled!(low lying, $three)
             );
@@ -145,8 +148,10 @@ mod tiles_x86 {
             [$m::lying2, $m::lying4, $m::lying6, $m::lying8]
         };
     }
-    assembled!(F32x16, panels of 32, large F32x16By3, one_f32, two_f32);
-    assembled!(F64x8, panels of 16, large F64x8By3, one_f64, two_f64);
+    assembled!(F32x16, panels of 32, large F32x16By3, wide F32x16Long, one_f32, two_f32; lying one_f32, two_f32);
+    assembled!(F64x8, panels of 16, large F64x8By3, wide F64x8Long, one_f64, two_f64; lying one_f64, two_f64);
+    assembled!(F32x16Long, panels of 32, large Self, wide Self, long_one_f32, long_two_f32; lying one_f32, two_f32);
+    assembled!(F64x8Long, panels of 16, large Self, wide Self, long_one_f64, long_two_f64; lying one_f64, two_f64);
     assembled!(F32x16By3, panels of 48, wide_one_f32, wide_two_f32, wide_three_f32);
     assembled!(F64x8By3, panels of 24, wide_one_f64, wide_two_f64, wide_three_f64);
     tiles!(F32x8, 6 rows, panels of 16, vectors [1 2], heights [2 4 6]);
@@ -241,6 +246,6 @@ pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usi
     if a.1 == 0 || job.alpha == S::T::ZERO {
         return scale(&job.target(), c);
     }
-    let multiply = if wide_core() { packed_columns::<S> } else { packed_columns::<S::Large> };
+    let multiply = if wide_core() { packed_columns::<S::Wide> } else { packed_columns::<S::Large> };
     multiply(job, pool, threads.max(1), scratch);
 }

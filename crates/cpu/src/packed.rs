@@ -130,8 +130,10 @@ mod tests {
         for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64), (470, 100, 300)] {
             exact::<F32x16>(extents);
             exact::<<F32x16 as Tiles>::Large>(extents);
+            exact::<<F32x16 as Tiles>::Wide>(extents);
             exact::<F64x8>(extents);
             exact::<<F64x8 as Tiles>::Large>(extents);
+            exact::<<F64x8 as Tiles>::Wide>(extents);
         }
     }
 }

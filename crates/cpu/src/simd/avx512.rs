@@ -242,9 +242,9 @@ macro_rules! vectors {
     };
 }
 
-// The second of each is the same for other tiles.
+// The others of each are the same for other tiles.
 vectors!(
-    [F32x16, F32x16By3],
+    [F32x16, F32x16By3, F32x16Long],
     f32,
     __m512,
     16,
@@ -262,7 +262,7 @@ vectors!(
     eight_f32
 );
 vectors!(
-    [F64x8, F64x8By3],
+    [F64x8, F64x8By3, F64x8Long],
     f64,
     __m512d,
     8,

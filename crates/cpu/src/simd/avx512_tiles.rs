@@ -57,6 +57,67 @@ macro_rules! columns {
     };
 }
 
+/// A step of a strip that was laid out: the vectors of B, then row by row.
+#[rustfmt::skip]
+macro_rules! step {
+    ($form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $u:literal, $($i:literal [$($sum:literal)+] $how:tt),+) => {
+        concat!(
+            columns!($form, $p, $step, $u),
+            $("\n", row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")")),+
+        )
+    };
+}
+
+/// Four steps of such a strip, and the lines that are asked for meanwhile.
+#[rustfmt::skip]
+macro_rules! four_steps {
+    ([$($u:literal)+], $($what:tt)+) => { four_steps!(@ [$($u)+] ["" "+{row}" "+2*{row}" "+{row3}"] [$($what)+]) };
+    (@ [$u0:literal $u1:literal $u2:literal $u3:literal] [$n0:literal $n1:literal $n2:literal $n3:literal]
+     [$form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $($rows:tt)+]) => {
+        concat!(
+            "prefetcht0 [{next}", $n0, "]\n", step!($form, $p, $to, $step, $size, $mr, $u0, $($rows)+), "\n",
+            "prefetcht0 [{next}", $n1, "]\n", step!($form, $p, $to, $step, $size, $mr, $u1, $($rows)+), "\n",
+            "prefetcht0 [{next}", $n2, "]\n", step!($form, $p, $to, $step, $size, $mr, $u2, $($rows)+), "\n",
+            "prefetcht0 [{next}", $n3, "]\n", step!($form, $p, $to, $step, $size, $mr, $u3, $($rows)+), "\n",
+            "add {next}, {jump}\n",
+        )
+    };
+}
+
+/// A turn of the loop: of sixteen steps where the core keeps that many decoded instructions even for half of it, otherwise
+/// of four, with a count of those. Whoever shares a core has half of its slots, so what a turn needs beside products counts.
+#[rustfmt::skip]
+macro_rules! turn {
+    (long, $step:literal, $size:literal, $mr:literal, $($what:tt)+) => {
+        concat!(
+            four_steps!(["0" "1" "2" "3"], $($what)+), four_steps!(["4" "5" "6" "7"], $($what)+),
+            four_steps!(["8" "9" "10" "11"], $($what)+), four_steps!(["12" "13" "14" "15"], $($what)+),
+            "add {next}, {back}\n",
+            "add {a}, 16*", $mr, "*", $size, "\n",
+            "add {b}, 16*", $step,
+        )
+    };
+    (short, $step:literal, $size:literal, $mr:literal, $($what:tt)+) => {
+        concat!(
+            four_steps!(["0" "1" "2" "3"], $($what)+),
+            "add {a}, 4*", $mr, "*", $size, "\n",
+            "add {b}, 4*", $step, "\n",
+            "dec {quarter}\n",
+            "jnz 5f\n",
+            "add {next}, {back}\n",
+            "mov {quarter:e}, 4\n",
+            "5:",
+        )
+    };
+}
+
+/// Steps of a turn, as a power of two.
+#[rustfmt::skip]
+macro_rules! log_of_turn {
+    (long) => { 4 };
+    (short) => { 2 };
+}
+
 /// A row of sums from where it may have begun.
 #[rustfmt::skip]
 macro_rules! begun {
@@ -111,13 +172,21 @@ macro_rules! registers {
     };
 }
 
-/// Times four steps before the end of a tile at which it asks for the place of its sums.
-const LAST: usize = 16;
+/// Steps before the end of a tile at which it asks for the place of its sums.
+const LAST: usize = 64;
 
-/// Two tiles of a height: of a strip that was laid out, and of rows where they lie, which are reached three at a time
-/// from pointers of their own.
+/// Two tiles of a height: of a strip that was laid out, and of rows where they lie. Those have no long turns.
 macro_rules! tile {
-    ($name:ident, $lying:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
+    ($name:ident, $lying:ident, long, $($rest:tt)+) => { laid_tile!($name, long, $($rest)+); };
+    ($name:ident, $lying:ident, short, $($rest:tt)+) => {
+        laid_tile!($name, short, $($rest)+);
+        lying_tile!($lying, $($rest)+);
+    };
+}
+
+/// A tile of a strip that was laid out.
+macro_rules! laid_tile {
+    ($name:ident, $turn:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
      $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal [$($sum:literal)+] $how:tt $how_lying:tt $at:literal),+) => {
         #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows.")]
         ///
@@ -125,7 +194,8 @@ macro_rules! tile {
         /// As for [`crate::micro::TileFn`].
         #[target_feature(enable = "avx512f")]
         pub unsafe fn $name(kc: usize, strip: *const $element, panel: *const $element, ahead: &Ahead, sums: Sums<$element>) {
-            let first = (kc / 4).saturating_sub(LAST);
+            const STEPS: usize = 1 << log_of_turn!($turn);
+            let first = (kc / STEPS).saturating_sub(LAST / STEPS);
             // SAFETY: by the contract kc · MR elements of the strip and kc steps of the panel are read, and MR rows as wide as
             // the tile are read and written; prefetching reads nothing.
             unsafe {
@@ -140,37 +210,18 @@ macro_rules! tile {
                     "test {four}, {four}",
                     "jz 3f",
                     "2:",
-                    "prefetcht0 [{next}]",
-                    columns!($form, $p, $step, "0"),
-                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*0+", $i, ")"),)+
-                    "prefetcht0 [{next}+{row}]",
-                    columns!($form, $p, $step, "1"),
-                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*1+", $i, ")"),)+
-                    "prefetcht0 [{next}+2*{row}]",
-                    columns!($form, $p, $step, "2"),
-                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*2+", $i, ")"),)+
-                    "prefetcht0 [{next}+{row3}]",
-                    columns!($form, $p, $step, "3"),
-                    $(row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*3+", $i, ")"),)+
-                    concat!("add {a}, 4*", $mr, "*", $size),
-                    concat!("add {b}, 4*", $step),
-                    "add {next}, {jump}",
-                    "dec {quarter}",
-                    "jnz 5f",
-                    "add {next}, {back}",
-                    "mov {quarter:e}, 4",
-                    "5:",
+                    turn!($turn, $step, $size, $mr, $form, $p, $to, $step, $size, $mr, $($i [$($sum)+] $how),+),
                     "dec {four}",
                     "jnz 2b",
                     "3:",
-                    "cmp {rest}, 4",
+                    "cmp {rest}, {steps}",
                     "jb 8f",
                     // Where sums go is asked for shortly before they are there.
                     "mov {four}, {to}",
                     $(asked!($form, $i),)+
                     "mov {four}, {rest}",
-                    "shr {four}, 2",
-                    "and {rest}, 3",
+                    "shr {four}, {log}",
+                    "and {rest}, {steps} - 1",
                     "jmp 2b",
                     "8:",
                     "test {rest}, {rest}",
@@ -192,7 +243,9 @@ macro_rules! tile {
                     to_row = in(reg) sums.row * $bytes,
                     then = inout(reg) sums.next => _,
                     four = inout(reg) first => _,
-                    rest = inout(reg) kc - 4 * first => _,
+                    rest = inout(reg) kc - STEPS * first => _,
+                    steps = const STEPS,
+                    log = const log_of_turn!($turn),
                     next = inout(reg) ahead.ptr => _,
                     row = in(reg) ahead.row,
                     row3 = in(reg) 3 * ahead.row,
@@ -203,7 +256,13 @@ macro_rules! tile {
                 );
             }
         }
+    };
+}
 
+/// A tile of rows where they lie, which are reached three at a time from pointers of their own.
+macro_rules! lying_tile {
+    ($lying:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal,
+     $mr:literal, [$($pointer:ident $first:literal),+], $($i:literal [$($sum:literal)+] $how:tt $how_lying:tt $at:literal),+) => {
         #[doc = concat!("A ", stringify!($form), " tile of ", $mr, " rows where they lie.")]
         ///
         /// # Safety
@@ -272,38 +331,38 @@ macro_rules! tile {
 
 /// Tiles of every height of one element type: high ones, panels two vectors wide.
 macro_rules! heights {
-    ($module:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
+    ($module:ident, $turn:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
         pub mod $module {
             use super::*;
-            tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
+            tile!(rows2, lying2, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
                 [p0 0],
                 "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}");
-            tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
+            tile!(rows4, lying4, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
                 [p0 0, p1 3],
                 "0" ["4" "5"] "2" "3" "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] "3" "3" "{p1}");
-            tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
+            tile!(rows6, lying6, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
                 [p0 0, p1 3],
                 "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}");
-            tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
+            tile!(rows8, lying8, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
                 [p0 0, p1 3, p2 6],
                 "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
                 "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}");
-            tile!(rows10, lying10, $form of $step, $element, $size, $p, $to, $bytes, $line, "10",
+            tile!(rows10, lying10, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "10",
                 [p0 0, p1 3, p2 6, p3 9],
                 "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] "3" "2" "{p0}+{row}", "2" ["8" "9"] "2" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] "3" memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] "3" "3" "{p1}+2*{row}",
                 "6" ["16" "17"] "2" memory "{p2}", "7" ["18" "19"] "3" "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
                 "9" ["22" "23"] "3" memory "{p3}");
-            tile!(rows12, lying12, $form of $step, $element, $size, $p, $to, $bytes, $line, "12",
+            tile!(rows12, lying12, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "12",
                 [p0 0, p1 3, p2 6, p3 9],
                 "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
                 "6" ["16" "17"] "3" memory "{p2}", "7" ["18" "19"] memory "2" "{p2}+{row}", "8" ["20" "21"] "2" "3" "{p2}+2*{row}",
                 "9" ["22" "23"] memory memory "{p3}", "10" ["24" "25"] "3" "2" "{p3}+{row}", "11" ["26" "27"] memory "3" "{p3}+2*{row}");
-            tile!(rows14, lying14, $form of $step, $element, $size, $p, $to, $bytes, $line, "14",
+            tile!(rows14, lying14, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "14",
                 [p0 0, p1 3, p2 6, p3 9, p4 12],
                 "0" ["4" "5"] "2" memory "{p0}", "1" ["6" "7"] memory "2" "{p0}+{row}", "2" ["8" "9"] "3" "3" "{p0}+2*{row}",
                 "3" ["10" "11"] memory memory "{p1}", "4" ["12" "13"] "2" "2" "{p1}+{row}", "5" ["14" "15"] memory "3" "{p1}+2*{row}",
@@ -314,29 +373,35 @@ macro_rules! heights {
     };
 }
 
-heights!(two_f32, two of "128", f32, "4", "s", "1to16", 4, "4");
-heights!(one_f32, one of "128", f32, "4", "s", "1to16", 4, "4");
-heights!(two_f64, two of "128", f64, "8", "d", "1to8", 8, "2");
-heights!(one_f64, one of "128", f64, "8", "d", "1to8", 8, "2");
+heights!(two_f32, short, two of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(one_f32, short, one of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(two_f64, short, two of "128", f64, "8", "d", "1to8", 8, "2");
+heights!(one_f64, short, one of "128", f64, "8", "d", "1to8", 8, "2");
+
+// The same in long turns, for wide cores.
+heights!(long_two_f32, long, two of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(long_one_f32, long, one of "128", f32, "4", "s", "1to16", 4, "4");
+heights!(long_two_f64, long, two of "128", f64, "8", "d", "1to8", 8, "2");
+heights!(long_one_f64, long, one of "128", f64, "8", "d", "1to8", 8, "2");
 
 /// The same of panels three vectors wide, for large products: a broadcast serves three.
 macro_rules! wide_heights {
-    ($module:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
+    ($module:ident, $turn:ident, $form:ident of $step:literal, $element:ty, $size:literal, $p:literal, $to:literal, $bytes:literal, $line:literal) => {
         pub mod $module {
             use super::*;
-            tile!(rows2, lying2, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
+            tile!(rows2, lying2, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "2",
                 [p0 0],
                 "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}");
-            tile!(rows4, lying4, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
+            tile!(rows4, lying4, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "4",
                 [p0 0, p1 3],
                 "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
                 "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}");
-            tile!(rows6, lying6, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
+            tile!(rows6, lying6, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "6",
                 [p0 0, p1 3],
                 "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
                 "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
                 "4" ["17" "18" "19"] "3" "3" "{p1}+{row}", "5" ["20" "21" "22"] "4" "4" "{p1}+2*{row}");
-            tile!(rows8, lying8, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
+            tile!(rows8, lying8, $turn, $form of $step, $element, $size, $p, $to, $bytes, $line, "8",
                 [p0 0, p1 3, p2 6],
                 "0" ["5" "6" "7"] "3" "3" "{p0}", "1" ["8" "9" "10"] "4" "4" "{p0}+{row}",
                 "2" ["11" "12" "13"] "3" "3" "{p0}+2*{row}", "3" ["14" "15" "16"] "4" "4" "{p1}",
@@ -346,9 +411,9 @@ macro_rules! wide_heights {
     };
 }
 
-wide_heights!(wide_three_f32, three of "192", f32, "4", "s", "1to16", 4, "4");
-wide_heights!(wide_two_f32, two of "192", f32, "4", "s", "1to16", 4, "4");
-wide_heights!(wide_one_f32, one of "192", f32, "4", "s", "1to16", 4, "4");
-wide_heights!(wide_three_f64, three of "192", f64, "8", "d", "1to8", 8, "2");
-wide_heights!(wide_two_f64, two of "192", f64, "8", "d", "1to8", 8, "2");
-wide_heights!(wide_one_f64, one of "192", f64, "8", "d", "1to8", 8, "2");
+wide_heights!(wide_three_f32, short, three of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_two_f32, short, two of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_one_f32, short, one of "192", f32, "4", "s", "1to16", 4, "4");
+wide_heights!(wide_three_f64, short, three of "192", f64, "8", "d", "1to8", 8, "2");
+wide_heights!(wide_two_f64, short, two of "192", f64, "8", "d", "1to8", 8, "2");
+wide_heights!(wide_one_f64, short, one of "192", f64, "8", "d", "1to8", 8, "2");
