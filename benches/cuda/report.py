@@ -4,6 +4,7 @@
     python3 benches/cuda/report.py DIR              ratios to cuBLASLt and to the best of ours, by rows
     python3 benches/cuda/report.py DIR --schedules  of a record with --schedules: where each of them wins
     python3 benches/cuda/report.py DIR --worst 20   products where we are farthest behind
+    python3 benches/cuda/report.py DIR --list kept  of DIR/kept.jsonl.gz, shapes the cost model was not fitted to
 """
 import argparse, collections, gzip, json, math, pathlib, statistics
 
@@ -11,8 +12,8 @@ GROUPS = [(64, "16 to 64"), (1024, "65 to 1024"), (math.inf, "more")]
 KINDS = ["data-parallel", "persistent", "stream-k", "split-k"]
 
 
-def shards(folder):
-    plain = pathlib.Path(folder) / "shards.jsonl"
+def shards(folder, name):
+    plain = pathlib.Path(folder) / f"{name}.jsonl"
     text = plain.read_text() if plain.exists() else gzip.open(f"{plain}.gz", "rt").read()
     return [row for row in map(json.loads, text.splitlines()) if "burst" in row]
 
@@ -78,8 +79,9 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("record")
 parser.add_argument("--schedules", action="store_true")
 parser.add_argument("--worst", type=int)
+parser.add_argument("--list", default="shards")
 args = parser.parse_args()
-rows = shards(args.record)
+rows = shards(args.record, args.list)
 if args.schedules:
     schedules(rows)
 elif args.worst:
