@@ -60,7 +60,7 @@ macro_rules! columns {
 /// A step of a strip that was laid out: the vectors of B, then row by row.
 #[rustfmt::skip]
 macro_rules! step {
-    ($form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $u:literal, $($i:literal [$($sum:literal)+] $how:tt),+) => {
+    ($u:literal, $form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $($i:literal [$($sum:literal)+] $how:tt),+) => {
         concat!(
             columns!($form, $p, $step, $u),
             $("\n", row!($form, $p, $to, [$($sum)+], $how, "{a}+", $size, "*(", $mr, "*", $u, "+", $i, ")")),+
@@ -71,15 +71,13 @@ macro_rules! step {
 /// Four steps of such a strip, and the lines that are asked for meanwhile.
 #[rustfmt::skip]
 macro_rules! four_steps {
-    ([$($u:literal)+], $($what:tt)+) => { four_steps!(@ [$($u)+] ["" "+{row}" "+2*{row}" "+{row3}"] [$($what)+]) };
-    (@ [$u0:literal $u1:literal $u2:literal $u3:literal] [$n0:literal $n1:literal $n2:literal $n3:literal]
-     [$form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $($rows:tt)+]) => {
+    ($first:literal $second:literal $third:literal $fourth:literal, $($tile:tt)+) => {
         concat!(
-            "prefetcht0 [{next}", $n0, "]\n", step!($form, $p, $to, $step, $size, $mr, $u0, $($rows)+), "\n",
-            "prefetcht0 [{next}", $n1, "]\n", step!($form, $p, $to, $step, $size, $mr, $u1, $($rows)+), "\n",
-            "prefetcht0 [{next}", $n2, "]\n", step!($form, $p, $to, $step, $size, $mr, $u2, $($rows)+), "\n",
-            "prefetcht0 [{next}", $n3, "]\n", step!($form, $p, $to, $step, $size, $mr, $u3, $($rows)+), "\n",
-            "add {next}, {jump}\n",
+            "prefetcht0 [{next}]\n", step!($first, $($tile)+),
+            "\nprefetcht0 [{next}+{row}]\n", step!($second, $($tile)+),
+            "\nprefetcht0 [{next}+2*{row}]\n", step!($third, $($tile)+),
+            "\nprefetcht0 [{next}+{row3}]\n", step!($fourth, $($tile)+),
+            "\nadd {next}, {jump}\n",
         )
     };
 }
@@ -88,18 +86,20 @@ macro_rules! four_steps {
 /// of four, with a count of those. Whoever shares a core has half of its slots, so what a turn needs beside products counts.
 #[rustfmt::skip]
 macro_rules! turn {
-    (long, $step:literal, $size:literal, $mr:literal, $($what:tt)+) => {
+    (long, $form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $($rows:tt)+) => {
         concat!(
-            four_steps!(["0" "1" "2" "3"], $($what)+), four_steps!(["4" "5" "6" "7"], $($what)+),
-            four_steps!(["8" "9" "10" "11"], $($what)+), four_steps!(["12" "13" "14" "15"], $($what)+),
+            four_steps!("0" "1" "2" "3", $form, $p, $to, $step, $size, $mr, $($rows)+),
+            four_steps!("4" "5" "6" "7", $form, $p, $to, $step, $size, $mr, $($rows)+),
+            four_steps!("8" "9" "10" "11", $form, $p, $to, $step, $size, $mr, $($rows)+),
+            four_steps!("12" "13" "14" "15", $form, $p, $to, $step, $size, $mr, $($rows)+),
             "add {next}, {back}\n",
             "add {a}, 16*", $mr, "*", $size, "\n",
             "add {b}, 16*", $step,
         )
     };
-    (short, $step:literal, $size:literal, $mr:literal, $($what:tt)+) => {
+    (short, $form:ident, $p:literal, $to:literal, $step:literal, $size:literal, $mr:literal, $($rows:tt)+) => {
         concat!(
-            four_steps!(["0" "1" "2" "3"], $($what)+),
+            four_steps!("0" "1" "2" "3", $form, $p, $to, $step, $size, $mr, $($rows)+),
             "add {a}, 4*", $mr, "*", $size, "\n",
             "add {b}, 4*", $step, "\n",
             "dec {quarter}\n",
@@ -135,9 +135,9 @@ macro_rules! begun {
 /// The place of a row of sums, asked for to be written.
 #[rustfmt::skip]
 macro_rules! asked {
-    (three, $i:literal) => { concat!("prefetchw [{four}+128]\nprefetchw [{then}+128]\n", asked!(two, $i)) };
-    (two, $i:literal) => { concat!("prefetchw [{four}+64]\nprefetchw [{then}+64]\n", asked!(one, $i)) };
-    (one, $i:literal) => { "prefetchw [{four}]\nprefetchw [{then}]\nadd {four}, {to_row}\nadd {then}, {to_row}" };
+    (three, $i:literal) => { concat!("prefetchw [{turns}+128]\nprefetchw [{then}+128]\n", asked!(two, $i)) };
+    (two, $i:literal) => { concat!("prefetchw [{turns}+64]\nprefetchw [{then}+64]\n", asked!(one, $i)) };
+    (one, $i:literal) => { "prefetchw [{turns}]\nprefetchw [{then}]\nadd {turns}, {to_row}\nadd {then}, {to_row}" };
 }
 
 /// A row of sums to its place.
@@ -207,20 +207,20 @@ macro_rules! laid_tile {
                     $(begun!($form, $p, [$($sum)+]),)+
                     "7:",
                     "mov {quarter:e}, 4",
-                    "test {four}, {four}",
+                    "test {turns}, {turns}",
                     "jz 3f",
                     "2:",
-                    turn!($turn, $step, $size, $mr, $form, $p, $to, $step, $size, $mr, $($i [$($sum)+] $how),+),
-                    "dec {four}",
+                    turn!($turn, $form, $p, $to, $step, $size, $mr, $($i [$($sum)+] $how),+),
+                    "dec {turns}",
                     "jnz 2b",
                     "3:",
                     "cmp {rest}, {steps}",
                     "jb 8f",
                     // Where sums go is asked for shortly before they are there.
-                    "mov {four}, {to}",
+                    "mov {turns}, {to}",
                     $(asked!($form, $i),)+
-                    "mov {four}, {rest}",
-                    "shr {four}, {log}",
+                    "mov {turns}, {rest}",
+                    "shr {turns}, {log}",
                     "and {rest}, {steps} - 1",
                     "jmp 2b",
                     "8:",
@@ -242,7 +242,7 @@ macro_rules! laid_tile {
                     to = inout(reg) sums.ptr => _,
                     to_row = in(reg) sums.row * $bytes,
                     then = inout(reg) sums.next => _,
-                    four = inout(reg) first => _,
+                    turns = inout(reg) first => _,
                     rest = inout(reg) kc - STEPS * first => _,
                     steps = const STEPS,
                     log = const log_of_turn!($turn),
@@ -280,7 +280,7 @@ macro_rules! lying_tile {
                     $(begun!($form, $p, [$($sum)+]),)+
                     "7:",
                     "mov {quarter:e}, 1",
-                    "test {four}, {four}",
+                    "test {turns}, {turns}",
                     "jz 3f",
                     "2:",
                     // Every line of a row is asked for once, well before it is wanted.
@@ -299,7 +299,7 @@ macro_rules! lying_tile {
                     $(row!($form, $p, $to, [$($sum)+], $how_lying, $at, "+3*", $size),)+
                     $(concat!("add {", stringify!($pointer), "}, 4*", $size),)+
                     concat!("add {b}, 4*", $step),
-                    "dec {four}",
+                    "dec {turns}",
                     "jnz 2b",
                     "3:",
                     "test {one}, {one}",
@@ -319,7 +319,7 @@ macro_rules! lying_tile {
                     b = inout(reg) panel => _,
                     to = inout(reg) sums.ptr => _,
                     to_row = in(reg) sums.row * $bytes,
-                    four = inout(reg) kc / 4 => _,
+                    turns = inout(reg) kc / 4 => _,
                     one = inout(reg) kc % 4 => _,
                     // At first whether to add, then where, then quarters of a line that are left.
                     quarter = inout(reg) usize::from(sums.adds) => _,
