@@ -4,6 +4,7 @@
 use crate::seat::{Cores, Seat};
 use crate::stay::numbers;
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
@@ -11,24 +12,34 @@ use std::thread::{self, JoinHandle};
 
 type Task = dyn Fn(usize) + Sync + 'static;
 
-/// The task of the moment. Read only by who has joined it.
-#[derive(Clone, Copy)]
-struct Current(*const Task);
-// SAFETY: the closure is `Sync`, and `Pool::run` does not return before every worker that joined has left.
+/// The task of the moment, with the number of threads that may take part in it. It changes only while nobody has joined
+/// and the door is closed, and only who has joined reads it: so nobody waits for it.
+struct Current(UnsafeCell<Option<(*const Task, usize)>>);
+// SAFETY: the closure is `Sync`; `Pool::run` writes before the door opens and returns after the last has left.
 unsafe impl Send for Current {}
+// SAFETY: as above.
+unsafe impl Sync for Current {}
+
+/// On a line of its own: what one thread looks at all the time is not what others write.
+#[repr(align(64))]
+struct Apart<T>(T);
 
 struct Shared {
-    /// Counts tasks, so that a worker knows a new one.
-    sequence: AtomicUsize,
-    /// [`OPEN`] while workers may join, and twice the number of those that have.
-    state: AtomicUsize,
-    task: Mutex<Option<Current>>,
-    /// Threads that may take part in it; it changes only while nobody does.
-    most: AtomicUsize,
+    /// Counts tasks, so that a worker knows a new one. Written by who has the turn alone.
+    sequence: Apart<AtomicUsize>,
+    door: Apart<Door>,
     panicked: Mutex<Option<Box<dyn Any + Send>>>,
     stop: AtomicBool,
+    /// Workers that sleep or are about to, so that those who are awake need not be woken.
+    asleep: Vec<Apart<AtomicBool>>,
     /// Of the workers, where there is one for every core; none where they are kept on some.
     seats: Vec<Seat>,
+}
+
+struct Door {
+    /// [`OPEN`] while workers may join, and twice the number of those that have.
+    state: AtomicUsize,
+    task: Current,
 }
 
 const OPEN: usize = 1;
@@ -37,6 +48,9 @@ const JOINED: usize = 2;
 /// Turns of waiting before a thread sleeps: about a tenth of a millisecond, so that products that follow
 /// one another find it awake and an idle program burns nothing.
 const TURNS: u32 = 2000;
+/// Turns after it has said so: a task that came at that moment is seen by then, so that its caller need not wait until
+/// every core knows of it before looking who sleeps.
+const LAST_TURNS: u32 = 40;
 
 /// A fixed number of threads, the caller's among them.
 pub struct Pool {
@@ -63,12 +77,11 @@ impl Pool {
         let covers = (1..=threads).contains(&allowed.count());
         let seats = if cores.is_empty() && covers { threads.saturating_sub(1) } else { 0 };
         let shared = Arc::new(Shared {
-            sequence: AtomicUsize::new(0),
-            state: AtomicUsize::new(0),
-            task: Mutex::new(None),
-            most: AtomicUsize::new(0),
+            sequence: Apart(AtomicUsize::new(0)),
+            door: Apart(Door { state: AtomicUsize::new(0), task: Current(UnsafeCell::new(None)) }),
             panicked: Mutex::new(None),
             stop: AtomicBool::new(false),
+            asleep: (1..threads).map(|_| Apart(AtomicBool::new(false))).collect(),
             seats: (0..seats).map(|_| Seat::new(allowed)).collect(),
         });
         let worker = |index: usize| {
@@ -118,24 +131,37 @@ impl Pool {
         let Some(_turn) = taken else { return task(0) };
         // SAFETY: only the lifetime changes; below nobody is left in the task before this returns.
         let current = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static Task>(task) };
-        *self.shared.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(Current(current));
-        self.shared.most.store(most, Ordering::Release);
-        self.shared.state.store(OPEN, Ordering::Release);
-        self.shared.sequence.fetch_add(1, Ordering::Release);
-        let mut taken = Cores::here();
-        self.shared.seats.iter().take(most - 1).for_each(|seat| seat.make_room(&mut taken));
-        for worker in self.workers.iter().take(most - 1) {
-            worker.thread().unpark();
+        let door = &self.shared.door.0;
+        // SAFETY: the door is closed and nobody is in, and this caller has the turn.
+        unsafe { *door.task.0.get() = Some((current, most)) };
+        door.state.store(OPEN, Ordering::Release);
+        self.next_task();
+        let mut taken = None;
+        for (index, worker) in self.workers.iter().enumerate().take(most - 1) {
+            // Who falls asleep at this very moment and is taken for awake misses this task, which is complete without it.
+            if self.shared.asleep[index].0.load(Ordering::Acquire) {
+                if let Some(seat) = self.shared.seats.get(index) {
+                    seat.make_room(taken.get_or_insert_with(Cores::here));
+                }
+                worker.thread().unpark();
+            }
         }
         let own = catch_unwind(AssertUnwindSafe(|| task(0)));
-        self.shared.state.fetch_and(!OPEN, Ordering::AcqRel);
-        while self.shared.state.load(Ordering::Acquire) != 0 {
+        door.state.fetch_and(!OPEN, Ordering::AcqRel);
+        while door.state.load(Ordering::Acquire) != 0 {
             std::hint::spin_loop();
         }
         let theirs = self.shared.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(cause) = own.err().or(theirs) {
             resume_unwind(cause);
         }
+    }
+
+    /// Workers see that there is something. One thread at a time calls it, so it need not count in one go, which would wait
+    /// for what was written before.
+    fn next_task(&self) {
+        let sequence = &self.shared.sequence.0;
+        sequence.store(sequence.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -147,7 +173,7 @@ pub fn asked_cores() -> Option<Vec<usize>> {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.sequence.fetch_add(1, Ordering::Release);
+        self.next_task();
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             let _ = worker.join();
@@ -156,44 +182,52 @@ impl Drop for Pool {
 }
 
 fn work(shared: &Shared, index: usize) {
+    let (sequence, asleep) = (&shared.sequence.0, &shared.asleep[index - 1].0);
     let mut seen = 0;
     loop {
         let mut turns = 0;
-        while shared.sequence.load(Ordering::Acquire) == seen {
+        while sequence.load(Ordering::Acquire) == seen {
             turns += 1;
-            if turns < TURNS {
+            if turns == TURNS {
+                shared.seats.get(index - 1).inspect(|seat| seat.sleeps());
+                asleep.store(true, Ordering::SeqCst);
+            }
+            if turns < TURNS + LAST_TURNS {
                 std::hint::spin_loop();
             } else {
-                let seat = shared.seats.get(index - 1);
-                seat.inspect(|seat| seat.sleeps());
                 // A wake-up that came in between is kept for the thread: this returns at once then.
                 thread::park();
-                seat.inspect(|seat| seat.wakes());
             }
         }
-        seen = shared.sequence.load(Ordering::Acquire);
+        if turns >= TURNS {
+            asleep.store(false, Ordering::Relaxed);
+            shared.seats.get(index - 1).inspect(|seat| seat.wakes());
+        }
+        seen = sequence.load(Ordering::Acquire);
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
-        if join(shared) {
-            let task = *shared.task.lock().unwrap_or_else(PoisonError::into_inner);
-            let wanted = index < shared.most.load(Ordering::Acquire);
-            if let (Some(Current(task)), true) = (task, wanted) {
-                // SAFETY: joined while it was open, so `run` waits for this thread to leave.
+        let door = &shared.door.0;
+        if join(door) {
+            // SAFETY: joined while it was open, so it is not written, and `run` waits for this thread to leave.
+            if let Some((task, most)) = unsafe { *door.task.0.get() }
+                && index < most
+            {
+                // SAFETY: as above.
                 let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*task)(index) }));
                 if let Err(cause) = done {
                     *shared.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
                 }
             }
-            shared.state.fetch_sub(JOINED, Ordering::Release);
+            door.state.fetch_sub(JOINED, Ordering::Release);
         }
     }
 }
 
 /// Goes in, if the door is open.
-fn join(shared: &Shared) -> bool {
+fn join(door: &Door) -> bool {
     let open = |state: usize| (state & OPEN != 0).then_some(state + JOINED);
-    shared.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
+    door.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
 }
 
 /// Hands out the numbers `0..end` once each, to any number of threads.
