@@ -101,10 +101,10 @@ unsafe fn piece(operands: *const u8) {
     // SAFETY: by the contract; tiles are configured before they are used and released in the end.
     unsafe {
         tile::configure();
-        tile::clear();
+        tile::clear::<2>();
         for _ in 0..TURNS {
             for step in 0..STEPS {
-                tile::step(tile::tiles(operands.add(step * STEP)), operands.add((STEPS + step) * STEP));
+                tile::step::<2, false>(tile::tiles(operands.add(step * STEP)), operands.add((STEPS + step) * STEP));
             }
         }
         tile::release();

@@ -5,9 +5,9 @@ use super::blocks::near;
 use super::dot::single;
 use super::few::few;
 use super::output::{Output, Sink};
-use super::packed::{PANEL, STEP};
-use super::tile::{ROWS, TILE};
-use super::words::{along, columns_tile, turn};
+use super::packed::STEP;
+use super::tile::ROWS;
+use super::words::{along, columns_tile, rows_tile};
 use super::{MixedJob, PackedTiles, Right};
 use crate::cache::Caches;
 use crate::matrix::Mat;
@@ -20,7 +20,7 @@ pub fn available() -> bool {
     super::dot::available() && crate::amx::available()
 }
 
-/// Where rows come from: a matrix of lines of k, or tiles laid out before.
+/// Where rows come from: a matrix of lines of k, or tiles laid out before, with which operands are swapped.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
     Plain(Mat<'a, bf16>),
@@ -37,7 +37,7 @@ impl Rows<'_> {
     }
 }
 
-/// What is laid out as columns: a matrix of lines of k, or weights whose tiles of rows are turned.
+/// Where columns come from: a matrix of lines of k that is laid out, or weights that are already.
 #[derive(Clone, Copy)]
 pub enum Columns<'a> {
     Plain(Mat<'a, bf16>),
@@ -53,19 +53,18 @@ impl Columns<'_> {
         }
     }
 
-    /// The tile of columns j.. (up to 16), steps from 32 · `step` on (up to 32).
+    /// The tile of columns j.. (up to 16), steps from 32 · `step` on (up to 32): pairs of steps, or lines where operands are
+    /// swapped. Weights that are laid out are left where they are.
     ///
     /// # Safety
     /// AVX-512 F, BW and VL are there; column j, a multiple of 16, and the step are inside; 1 KB is writable at `to`.
-    pub unsafe fn tile(&self, j: usize, step: usize, to: *mut u8) {
+    pub unsafe fn tile(&self, j: usize, step: usize, to: *mut u8, swapped: bool) {
         // SAFETY: by the contract.
         unsafe {
             match self {
+                Columns::Plain(lines) if swapped => rows_tile(lines, j, step * STEP, to),
                 Columns::Plain(lines) => columns_tile(lines, j, step * STEP, to),
-                Columns::Packed(packed) => {
-                    // A tile of rows that is turned has the same elements as columns.
-                    turn(packed.tiles(j / PANEL, step).add(j % PANEL / ROWS * TILE), 64, to);
-                }
+                Columns::Packed(_) => {}
             }
         }
     }
@@ -93,23 +92,13 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     }
     let (a, sink) = (job.a, Sink::of(&job));
     let b = match job.b {
-        // A result that lies by rows but is computed transposed is turned piece by piece, m / 16 tiles of it for 16 columns;
-        // turning the weights instead, k / 32 tiles, is less. Threads share columns then, of which there must be enough, but
-        // no more than stay in a cache, since every panel of rows goes by all of them.
+        // Few enough rows to stay in a cache are read as they lie, past weights that stay in one too.
         Right::Packed(packed)
-            if job.c.col == 1
-                && along(&a)
-                && 2 * m > k
-                && n >= m
-                && m > ROWS
-                && near(m, k)
-                && n * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2 =>
+            if along(&a) && m > ROWS && near(m, k) && n * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2 =>
         {
             return blocked(Rows::Plain(a), Columns::Packed(packed), sink, pool, threads, scratch);
         }
-        Right::Packed(packed) => {
-            return multiply(Rows::Packed(packed), a, sink.transposed(), pool, threads, scratch);
-        }
+        Right::Packed(packed) => return multiply(Rows::Packed(packed), a, sink, pool, threads, scratch),
         Right::Plain(b) => b.transposed(),
     };
     // Rows are read as they lie, so rows are what lies well, then what is larger.
@@ -124,6 +113,7 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     }
 }
 
+/// The result has rows for rows, or, where they are packed, columns for rows.
 fn multiply<U: Output>(
     rows: Rows<'_>,
     columns: Mat<'_, bf16>,

@@ -1,18 +1,20 @@
 //! More than 16 columns: block after block of the result, in each block after block of k, in each a panel of 32 rows
-//! against all pairs of column tiles.
+//! against all bands of column tiles.
 //!
-//! The first pair of columns reads a panel of rows where it lies, by 32 streams at a time, and leaves it as tiles, which the
+//! The first band of columns reads a panel of rows where it lies, by 32 streams at a time, and leaves it as tiles, which the
 //! others read; so rows are read from memory once in a block of the result. Rows that lie across k and are used often are
-//! laid out before. Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result
+//! laid out before. Weights laid out beforehand are rows whose tiles are pairs of steps: operands are swapped then, columns
+//! are lines, and sums are transposed, which makes them lines of the result. Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result
 //! where k has several; a short panel, of a few steps, stays in the first level. Finished sums are written to their place
 //! between the products of the next piece, or stored there by the tiles where they are the result.
 
-use super::ahead::{Ahead, Pace};
+use super::ahead::Ahead;
 use super::amx::{Columns, Rows};
-use super::blocks::{Blocks, Part};
+use super::blocks::{Band, Blocks, Part};
 use super::few::panel_tiles;
-use super::output::{LINES, Output, Sink};
+use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
+use super::piece::{self, Leaving, Piece};
 use super::tile::{self, ROWS, TILE};
 use super::words::along;
 use crate::pool::{Groups, Pool, Rounds};
@@ -20,10 +22,10 @@ use crate::scratch::{Scratch, Space};
 use half::bf16;
 use std::arch::x86_64::_mm_sfence;
 
-/// Bytes of two tiles.
+/// Bytes of a step of a panel of rows: two tiles.
 const PAIR: usize = 2 * TILE;
-/// Sums of a piece, 32 by 32.
-const PIECE: usize = PANEL * PANEL;
+/// Bytes of the most sums of a piece.
+const SUMS: usize = piece::SUMS * size_of::<f32>();
 /// Panels of which a thread lays out a step at a time.
 const BUNDLE: usize = 16;
 /// Bytes of a result from which on it would only push other things out of the caches.
@@ -35,7 +37,7 @@ struct Shared<'a, U> {
     columns: Columns<'a>,
     sink: Sink<'a, U>,
     blocks: Blocks,
-    /// Columns as tiles, block of k after block of k, in each pair after pair.
+    /// Columns as tiles, block of k after block of k, in each band after band, in each step after step.
     laid: Space<u8>,
     /// Rows as tiles, panel after panel, in each step after step, where they are laid out beforehand.
     laid_rows: Space<u8>,
@@ -45,6 +47,21 @@ impl<U> Shared<'_, U> {
     /// All steps of k.
     fn steps(&self) -> usize {
         self.columns.extents().1.div_ceil(STEP)
+    }
+
+    /// The tiles of a band in a block of k.
+    fn columns(&self, block: usize, band: Band) -> *const u8 {
+        match &self.columns {
+            // In one block of k, and bands of two.
+            Columns::Packed(packed) => packed.tiles(band.first * ROWS / PANEL, 0),
+            // SAFETY: inside.
+            Columns::Plain(_) => unsafe { self.laid.from(self.place(block, band)) },
+        }
+    }
+
+    /// Where in `laid` the tiles of a band begin in a block of k.
+    fn place(&self, block: usize, band: Band) -> usize {
+        (block * self.blocks.all_strips + band.first) * self.blocks.steps * TILE
     }
 
     /// Rows that are tiles already: those of a panel from a step on.
@@ -72,14 +89,6 @@ struct Own {
     sums: *mut f32,
 }
 
-/// A finished piece that is not yet where it belongs: its sums, and its first row and column.
-#[derive(Clone, Copy)]
-struct Piece {
-    sums: *mut f32,
-    i: usize,
-    j: usize,
-}
-
 /// Rows by columns, lines of k; the result is as `sink` says.
 pub fn blocked<U: Output>(
     rows: Rows<'_>,
@@ -90,12 +99,12 @@ pub fn blocked<U: Output>(
     scratch: &mut Scratch,
 ) {
     let blocks = Blocks::new(&rows, columns.extents(), threads);
-    let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.pairs * PIECE * size_of::<f32>() } else { 0 };
-    let own = blocks.steps * PAIR + 2 * PIECE * size_of::<f32>() + block_sums;
+    let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.bands * SUMS } else { 0 };
+    let own = blocks.steps * PAIR + 2 * SUMS + block_sums;
     let all_steps = columns.extents().1.div_ceil(STEP);
     let all_rows = if blocks.laid_rows { blocks.all_panels * all_steps * PAIR } else { 0 };
     // Columns that are one and the same may be larger than memory.
-    let of_columns = || blocks.all_k.checked_mul(blocks.all_pairs)?.checked_mul(blocks.steps)?.checked_mul(PAIR);
+    let of_columns = || blocks.all_k.checked_mul(blocks.all_strips)?.checked_mul(blocks.steps)?.checked_mul(TILE);
     let all_columns = of_columns().expect("sizes that fit the address space");
     scratch.reserve(all_columns.checked_add(all_rows + threads * own).expect("sizes that fit the address space"));
     let laid = Space::<u8>::of(scratch);
@@ -104,7 +113,7 @@ pub fn blocked<U: Output>(
     let large = sink.rows * sink.cols * size_of::<U>() > LARGE;
     let shared = Shared { rows, columns, sink: if large { sink.streaming() } else { sink }, blocks, laid, laid_rows };
     let (groups, members) = (blocks.groups, threads.div_ceil(blocks.groups));
-    let items = if blocks.near_rows { 0 } else { blocks.all_k * blocks.group_pairs };
+    let items = if blocks.near_rows { 0 } else { blocks.all_k * blocks.group_bands };
     let laying = Groups::new(groups, items, members);
     let bundles = if blocks.laid_rows { blocks.all_panels.div_ceil(BUNDLE) } else { 0 };
     let laying_rows = Rounds::new(bundles * all_steps, threads);
@@ -115,7 +124,7 @@ pub fn blocked<U: Output>(
         unsafe {
             let panel = shared.laid.from(all_columns + all_rows + thread * own);
             let staged = panel.add(blocks.steps * PAIR).cast::<f32>();
-            let own = Own { panel, staged, sums: staged.add(2 * PIECE) };
+            let own = Own { panel, staged, sums: staged.add(2 * piece::SUMS) };
             tile::configure();
             let (mine, member) = (thread % groups, thread / groups);
             let mut finished = None;
@@ -134,13 +143,16 @@ pub fn blocked<U: Output>(
                 laying_rows.wait(1);
                 while let Some(block) = working.claim(member, 0) {
                     if blocks.near_rows {
-                        lay(&shared, group, blocks.part(group, block).first_pair);
+                        lay_band(&shared, 0, blocks.band(blocks.part(group, block).first_band));
                     }
-                    finished = multiply(&shared, (group, block), own, finished);
+                    finished = match shared.rows {
+                        Rows::Packed(_) => multiply::<true, U>(&shared, (group, block), own, finished),
+                        Rows::Plain(_) => multiply::<false, U>(&shared, (group, block), own, finished),
+                    };
                 }
             }
             if let Some(piece) = finished {
-                (0..4).for_each(|tile| write(&shared.sink, &piece, tile));
+                piece.put(&shared.sink);
             }
             tile::release();
             if shared.sink.streams {
@@ -151,33 +163,48 @@ pub fn blocked<U: Output>(
     });
 }
 
-/// Lays out the columns of a group's pair in a block of k.
+/// Lays out the columns of a group's band in a block of k.
 ///
 /// # Safety
 /// AVX-512 F, BW and VL are there; the place is this thread's.
 unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
     let blocks = &shared.blocks;
-    let (block, pair) = (item / blocks.group_pairs, group * blocks.group_pairs + item % blocks.group_pairs);
-    for step in 0..blocks.steps.min(shared.steps() - block * blocks.steps) {
+    let (block, band) = (item / blocks.group_bands, group * blocks.group_bands + item % blocks.group_bands);
+    if band < blocks.all_bands {
         // SAFETY: by the contract.
-        unsafe { lay_step(shared, (block, pair), step) };
+        unsafe { lay_band(shared, block, blocks.band(band)) };
     }
 }
 
-/// Lays out a step of the columns of a pair in a block of k.
+/// Lays out the columns of a band in a block of k.
 ///
 /// # Safety
-/// AVX-512 F, BW and VL are there; the step is; the place is this thread's.
-#[inline]
-unsafe fn lay_step<U>(shared: &Shared<'_, U>, (block, pair): (usize, usize), step: usize) {
+/// As for [`lay`].
+unsafe fn lay_band<U>(shared: &Shared<'_, U>, block: usize, band: Band) {
     let blocks = &shared.blocks;
-    let place = ((block * blocks.all_pairs + pair) * blocks.steps + step) * PAIR;
-    for half in 0..2 {
-        let j = pair * PANEL + half * ROWS;
+    for step in 0..blocks.steps.min(shared.steps() - block * blocks.steps) {
+        // SAFETY: by the contract.
+        unsafe { lay_step(shared, block, band, step) };
+    }
+}
+
+/// Lays out a step of the columns of a band in a block of k.
+///
+/// # Safety
+/// As for [`lay`]; the step is there.
+#[inline]
+unsafe fn lay_step<U>(shared: &Shared<'_, U>, block: usize, band: Band, step: usize) {
+    let place = shared.place(block, band) + step * band.wide * TILE;
+    for strip in 0..band.wide {
+        let j = (band.first + strip) * ROWS;
         // Columns that are not there leave what was there, for sums that nobody takes.
         if j < shared.columns.extents().0 {
             // SAFETY: by the contract.
-            unsafe { shared.columns.tile(j, block * blocks.steps + step, shared.laid.from(place + half * TILE)) };
+            unsafe {
+                let to = shared.laid.from(place + strip * TILE);
+                let swapped = matches!(shared.rows, Rows::Packed(_));
+                shared.columns.tile(j, block * shared.blocks.steps + step, to, swapped);
+            }
         }
     }
 }
@@ -201,14 +228,15 @@ unsafe fn lay_rows<U>(shared: &Shared<'_, U>, step: usize, first: usize) {
 ///
 /// # Safety
 /// Tiles are configured, columns laid out; the block of the result and `own` are this thread's.
-unsafe fn multiply<U: Output>(
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn multiply<const SWAPPED: bool, U: Output>(
     shared: &Shared<'_, U>,
     (group, block): (usize, usize),
     own: Own,
     mut finished: Option<Piece>,
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
-    let Part { first_panel, panels, first_pair, pairs } = blocks.part(group, block);
+    let Part { first_panel, panels, first_band, bands } = blocks.part(group, block);
     // The panel after this block, unless somebody else claims it. Tiles come one after the other, so they are asked for; rows
     // as they lie are as many streams, which the machine foresees.
     let following = (block + 1 < blocks.count_of_group())
@@ -217,64 +245,112 @@ unsafe fn multiply<U: Output>(
     let all_steps = shared.steps();
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
-        let keeps = blocks.group_pairs > 1 && !blocks.near_rows;
         for panel in 0..panels {
-            // SAFETY: by the contract; every piece of sums has its place, and the staged ones take turns.
-            unsafe {
-                let source = Source::of(shared, first_panel + panel, k * blocks.steps, steps, own.panel);
-                let after = match (panel + 1 < panels, k + 1 < blocks.all_k) {
-                    (true, _) => Some((first_panel + panel + 1, k)),
-                    (_, true) => Some((first_panel, k + 1)),
-                    _ => following.map(|panel| (panel, 0)),
+            // SAFETY: by the contract.
+            let source = unsafe { Source::of(shared, first_panel + panel, k * blocks.steps, steps, own.panel) };
+            let after = match (panel + 1 < panels, k + 1 < blocks.all_k) {
+                (true, _) => Some((first_panel + panel + 1, k)),
+                (_, true) => Some((first_panel, k + 1)),
+                _ => following.map(|panel| (panel, 0)),
+            };
+            let mut next = after.map_or(Ahead::nothing(), |after| next(shared, after, bands * steps));
+            for band in 0..bands {
+                let turn = Turn {
+                    k,
+                    steps,
+                    panel: first_panel + panel,
+                    band: blocks.band(first_band + band),
+                    first: band == 0,
+                    // Who needs columns alone lays the next band out while the first panel goes by this one.
+                    lays: (blocks.near_rows && panel == 0 && band + 1 < bands)
+                        .then(|| blocks.band(first_band + band + 1)),
+                    // The staged ones take turns.
+                    own: Own {
+                        sums: own.sums.wrapping_add((panel * bands + band) * piece::SUMS),
+                        staged: own.staged.wrapping_add(band % 2 * piece::SUMS),
+                        ..own
+                    },
                 };
-                let mut next = after.map_or(Ahead::nothing(), |after| next(shared, after, pairs * steps));
-                for pair in 0..pairs {
-                    let columns = shared.laid.from((k * blocks.all_pairs + first_pair + pair) * blocks.steps * PAIR);
-                    let sums = own.sums.wrapping_add((panel * pairs + pair) * PIECE);
-                    if k == 0 {
-                        tile::clear();
-                    } else {
-                        tile::load(sums);
+                // SAFETY: by the contract; every piece of sums has its place.
+                finished = unsafe {
+                    match turn.band.wide {
+                        3 => go::<3, SWAPPED, U>(shared, &turn, &source, &mut next, finished),
+                        _ => go::<2, SWAPPED, U>(shared, &turn, &source, &mut next, finished),
                     }
-                    if k + 1 == blocks.all_k {
-                        shared.sink.ask((first_panel + panel) * PANEL, (first_pair + pair) * PANEL, PANEL);
-                    }
-                    let mut leaving = Leaving::of(&shared.sink, finished.take(), steps);
-                    // Who needs columns alone lays the next pair out while the first panel goes by this one.
-                    let lays = blocks.near_rows && panel == 0 && pair + 1 < pairs;
-                    for step in 0..steps {
-                        let columns = columns.add(step * PAIR);
-                        next.ask();
-                        match source.lying {
-                            Some((rows, apart, whole)) if !keeps && step < whole => {
-                                tile::step((rows.add(step * 64), apart), columns);
-                            }
-                            Some((rows, apart, whole)) if pair == 0 && step < whole => {
-                                let kept = own.panel.add(step * PAIR);
-                                tile::step_keeping((rows.add(step * 64), apart), columns, kept);
-                            }
-                            _ => tile::step(tile::tiles(source.tiles.add(step * PAIR)), columns),
-                        }
-                        leaving.some(&shared.sink);
-                        if lays {
-                            lay_step(shared, (0, first_pair + pair + 1), step);
-                        }
-                    }
-                    let (i, j) = ((first_panel + panel) * PANEL, (first_pair + pair) * PANEL);
-                    if k + 1 < blocks.all_k {
-                        tile::store(sums);
-                    } else if let Some((at, apart)) = shared.sink.direct(i, j, PANEL) {
-                        tile::store_apart(at, apart);
-                    } else {
-                        let staged = own.staged.add(pair % 2 * PIECE);
-                        tile::store(staged);
-                        finished = Some(Piece { sums: staged, i, j });
-                    }
-                }
+                };
             }
         }
     }
     finished
+}
+
+/// A panel of rows by a band of columns in a block of k.
+struct Turn {
+    k: usize,
+    steps: usize,
+    panel: usize,
+    band: Band,
+    /// The first band of its panel.
+    first: bool,
+    /// The band that is laid out meanwhile.
+    lays: Option<Band>,
+    /// The places of this piece.
+    own: Own,
+}
+
+/// The products of a piece, with whatever else is done between them. Takes and gives back as [`multiply`] does.
+///
+/// # Safety
+/// As for [`multiply`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn go<const WIDE: usize, const SWAPPED: bool, U: Output>(
+    shared: &Shared<'_, U>,
+    turn: &Turn,
+    source: &Source,
+    next: &mut Ahead,
+    finished: Option<Piece>,
+) -> Option<Piece> {
+    let (blocks, own, last) = (&shared.blocks, turn.own, turn.k + 1 == shared.blocks.all_k);
+    let keeps = blocks.group_bands > 1 && !blocks.near_rows;
+    let (i, j) = (turn.panel * PANEL, turn.band.first * ROWS);
+    let at = if SWAPPED { (j, i) } else { (i, j) };
+    // SAFETY: by the contract.
+    unsafe {
+        let columns = shared.columns(turn.k, turn.band);
+        if turn.k == 0 {
+            tile::clear::<WIDE>();
+        } else {
+            tile::load::<WIDE>(own.sums);
+        }
+        if last {
+            shared.sink.ask(at, const { piece::layout(WIDE, SWAPPED) }.extents());
+        }
+        let mut leaving = Leaving::of(&shared.sink, finished, turn.steps);
+        for step in 0..turn.steps {
+            let columns = columns.add(step * WIDE * TILE);
+            next.ask();
+            match source.lying {
+                Some((rows, apart, whole)) if !keeps && step < whole => {
+                    tile::step::<WIDE, SWAPPED>((rows.add(step * 64), apart), columns);
+                }
+                Some((rows, apart, whole)) if turn.first && step < whole => {
+                    let kept = Some(own.panel.add(step * PAIR));
+                    tile::step_keeping::<WIDE, SWAPPED>((rows.add(step * 64), apart), columns, kept);
+                }
+                _ => tile::step::<WIDE, SWAPPED>(tile::tiles(source.tiles.add(step * PAIR)), columns),
+            }
+            leaving.some(&shared.sink);
+            if let Some(band) = turn.lays {
+                lay_step(shared, 0, band, step);
+            }
+        }
+        if last {
+            return piece::leave::<WIDE, SWAPPED, U>(&shared.sink, at, own.staged);
+        }
+        tile::store::<WIDE>(own.sums);
+        None
+    }
 }
 
 /// A panel of rows in a block of k.
@@ -305,53 +381,6 @@ impl Source {
         let apart = lines.row * size_of::<bf16>() as isize;
         Source { tiles: kept, lying: Some((lines.at(i, first * STEP).cast(), apart, whole)) }
     }
-}
-
-/// A finished piece on its way to its place, a little after every step of the next one.
-struct Leaving {
-    piece: Option<Piece>,
-    /// By lines, or by tiles.
-    lines: bool,
-    done: usize,
-    pace: Pace,
-}
-
-impl Leaving {
-    fn of<U: Output>(sink: &Sink<'_, U>, piece: Option<Piece>, steps: usize) -> Leaving {
-        let lines = piece.is_some_and(|piece| sink.by_lines(piece.i, piece.j));
-        Leaving { piece, lines, done: 0, pace: Pace::new(if lines { LINES } else { 4 }, steps) }
-    }
-
-    /// What is due of it.
-    ///
-    /// # Safety
-    /// As for [`Sink::put`].
-    #[inline(always)]
-    unsafe fn some<U: Output>(&mut self, sink: &Sink<'_, U>) {
-        let Some(piece) = &self.piece else { return };
-        self.pace.turn();
-        while self.pace.due() {
-            // SAFETY: by the contract.
-            unsafe {
-                match self.lines {
-                    true => sink.put_line(piece.sums, (piece.i, piece.j), self.done),
-                    false => write(sink, piece, self.done),
-                }
-            }
-            self.done += 1;
-        }
-    }
-}
-
-/// Tile `tile` of the four of a piece to its place.
-///
-/// # Safety
-/// As for [`Sink::put`].
-#[inline]
-unsafe fn write<U: Output>(sink: &Sink<'_, U>, piece: &Piece, tile: usize) {
-    let (row, column) = (tile / 2 * ROWS, tile % 2 * ROWS);
-    // SAFETY: by the contract.
-    unsafe { sink.put(piece.sums.add(tile * ROWS * ROWS), piece.i + row, piece.j + column) };
 }
 
 /// The panel of rows that comes next, in a block of k, asked for in so many turns while another is in use.

@@ -1,8 +1,11 @@
 //! How a product of more than 16 columns is cut: groups of threads have columns of their own, a group's part of the result
-//! is cut into blocks of panels of rows by pairs of column tiles, and k into blocks.
+//! is cut into blocks of panels of rows by bands of column tiles, and k into blocks. A band is three tiles wide, so that a
+//! panel of rows is read for as many products as the registers hold sums for; two where that would leave a single one, and
+//! in products so small that threads could not share them evenly.
 
 use super::amx::Rows;
 use super::packed::{PANEL, STEP};
+use super::tile::{ROWS, TILE};
 use super::words::along;
 use crate::cache::Caches;
 use half::bf16;
@@ -37,18 +40,21 @@ pub fn near(rows: usize, k: usize) -> bool {
 /// How it is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocks {
-    /// Panels and pairs of a block.
+    /// Panels and bands of a block.
     pub panels: usize,
-    pub pairs: usize,
-    /// Panels, pairs and blocks of k of it all.
+    pub bands: usize,
+    /// Panels, tiles of columns (of which the last may not be there), bands and blocks of k of it all.
     pub all_panels: usize,
-    pub all_pairs: usize,
+    pub all_strips: usize,
+    pub all_bands: usize,
     pub all_k: usize,
+    /// Bands that are three tiles wide: they come first, the others have two.
+    triples: usize,
     /// Steps of a block of k.
     pub steps: usize,
-    /// Groups of threads, and the pairs of each; the last may have fewer.
+    /// Groups of threads, and the bands of each; the last may have fewer.
     pub groups: usize,
-    pub group_pairs: usize,
+    pub group_bands: usize,
     /// Rows are in a cache, and whoever takes a block lays its columns out: nobody else needs them.
     pub near_rows: bool,
     /// Rows lie across k and are used often: they are laid out as tiles beforehand.
@@ -59,8 +65,15 @@ pub struct Blocks {
 pub struct Part {
     pub first_panel: usize,
     pub panels: usize,
-    pub first_pair: usize,
-    pub pairs: usize,
+    pub first_band: usize,
+    pub bands: usize,
+}
+
+/// Columns side by side: the first of their tiles, and how many there are.
+#[derive(Debug, Clone, Copy)]
+pub struct Band {
+    pub first: usize,
+    pub wide: usize,
 }
 
 impl Blocks {
@@ -69,66 +82,81 @@ impl Blocks {
         let (all_panels, all_pairs, all) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL), k.div_ceil(STEP));
         let near_rows = near(rows.count(), k);
         let l2 = Caches::of_this_machine().l2;
-        let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
-        let group_pairs = all_pairs.div_ceil(groups);
         let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
         let tiles_of_rows = all_panels.saturating_mul(all).saturating_mul(PANEL * STEP * size_of::<bf16>());
         let laid_rows = turned && !near_rows && all_pairs >= OFTEN && tiles_of_rows <= MOST_LAID;
         let short = turned && !laid_rows || all_pairs <= FEW_PAIRS;
         // Columns that stay in half of the second-level cache: then a panel of rows is followed to its end, as long streams.
         // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
-        let stay = |pairs: usize| (pairs * PANEL * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
-        let at_once = near_rows || all_pairs == 1 || !short && (all <= MOST_STEPS || stay(all_pairs));
+        let stay = |strips: usize| (strips * ROWS * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
+        let at_once = near_rows || all_pairs == 1 || !short && (all <= MOST_STEPS || stay(2 * all_pairs));
         let about = if short { SHORT_STEPS } else { STEPS };
         let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };
-        let (pair, sums) = (steps * PANEL * STEP * size_of::<bf16>(), PANEL * PANEL * size_of::<f32>());
-        let most_pairs = match (short, at_once) {
+        let strips = q.div_ceil(ROWS);
+        let triples = if near_rows || short { 0 } else { (strips / 3).saturating_sub(usize::from(strips % 3 == 1)) };
+        let pairs = (strips - 3 * triples).div_ceil(2);
+        let (all_strips, all_bands) = (3 * triples + 2 * pairs, triples + pairs);
+        let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
+        let group_bands = all_bands.div_ceil(groups);
+        let wide = if triples > 0 { 3 } else { 2 };
+        let (band, sums) = (wide * steps * TILE, wide * ROWS * PANEL * size_of::<f32>());
+        let most_bands = match (short, at_once) {
             (true, _) => PAIRS_OF_SHORT,
-            (_, true) => (l2 / 2 / pair).max(2),
+            (_, true) => ((l2 / 2 + band / 2) / band).max(2),
             // Columns and sums have three eighths each.
-            (_, false) => (l2 * 3 / 8 / pair).max(2),
+            (_, false) => (l2 * 3 / 8 / band).max(2),
         };
-        let pairs = group_pairs.div_ceil(group_pairs.div_ceil(most_pairs));
-        let most_panels = if short || at_once { PANELS } else { (l2 * 3 / 8 / (pairs * sums)).max(1) };
+        let bands = group_bands.div_ceil(group_bands.div_ceil(most_bands));
+        let most_panels = if short || at_once { PANELS } else { (l2 * 3 / 8 / (bands * sums)).max(1) };
         let mut blocks = Blocks {
-            panels: if stay(group_pairs) { 1 } else { most_panels },
-            pairs,
+            panels: if stay(all_strips.div_ceil(groups)) { 1 } else { most_panels },
+            bands,
             all_panels,
-            all_pairs,
+            all_strips,
+            all_bands,
             all_k: k.div_ceil(steps * STEP),
+            triples,
             steps,
             groups,
-            group_pairs,
+            group_bands,
             near_rows,
             laid_rows,
         };
         if near_rows {
             // Over before anybody could be helped: a block for each thread.
-            return Blocks { panels: all_panels, pairs: all_pairs.div_ceil(threads), ..blocks };
+            return Blocks { panels: all_panels, bands: all_bands.div_ceil(threads), ..blocks };
         }
         // Every thread has its share, and a slow one can be helped.
         while blocks.count_of_group() * groups < 4 * threads && blocks.panels > 1 {
             blocks.panels = blocks.panels.div_ceil(2);
         }
-        while blocks.count_of_group() * groups < 4 * threads && blocks.pairs > 2 {
-            blocks.pairs = blocks.pairs.div_ceil(2);
+        while blocks.count_of_group() * groups < 4 * threads && blocks.bands > 2 {
+            blocks.bands = blocks.bands.div_ceil(2);
         }
         blocks
     }
 
     /// Blocks of the result that a group has.
     pub fn count_of_group(&self) -> usize {
-        self.all_panels.div_ceil(self.panels) * self.group_pairs.div_ceil(self.pairs)
+        self.all_panels.div_ceil(self.panels) * self.group_bands.div_ceil(self.bands)
     }
 
     /// One of them.
     pub fn part(&self, group: usize, block: usize) -> Part {
         let along_panels = self.all_panels.div_ceil(self.panels);
         let first_panel = block % along_panels * self.panels;
-        let before = block / along_panels * self.pairs;
-        let first_pair = (group * self.group_pairs + before).min(self.all_pairs);
-        let pairs = self.pairs.min(self.group_pairs - before).min(self.all_pairs - first_pair);
-        Part { first_panel, panels: self.panels.min(self.all_panels - first_panel), first_pair, pairs }
+        let before = block / along_panels * self.bands;
+        let first_band = (group * self.group_bands + before).min(self.all_bands);
+        let bands = self.bands.min(self.group_bands - before).min(self.all_bands - first_band);
+        Part { first_panel, panels: self.panels.min(self.all_panels - first_panel), first_band, bands }
+    }
+
+    /// One of the bands.
+    pub fn band(&self, band: usize) -> Band {
+        match band.checked_sub(self.triples) {
+            None => Band { first: 3 * band, wide: 3 },
+            Some(pair) => Band { first: 3 * self.triples + 2 * pair, wide: 2 },
+        }
     }
 }
 
@@ -146,18 +174,20 @@ mod tests {
             for threads in 1..7 {
                 let blocks = Blocks::new(&rows, (q, k), threads);
                 assert_eq!((blocks.steps, blocks.all_k), (one.steps, one.all_k));
-                let mut seen = vec![0; blocks.all_panels * blocks.all_pairs];
+                let mut seen = vec![0; blocks.all_panels * blocks.all_strips];
+                let across = blocks.all_strips;
                 for (group, block) in
                     (0..blocks.groups).flat_map(|group| (0..blocks.count_of_group()).map(move |block| (group, block)))
                 {
                     let part = blocks.part(group, block);
                     for panel in part.first_panel..part.first_panel + part.panels {
-                        for pair in part.first_pair..part.first_pair + part.pairs {
-                            seen[panel * blocks.all_pairs + pair] += 1;
+                        for band in part.first_band..part.first_band + part.bands {
+                            let Band { first, wide } = blocks.band(band);
+                            seen[panel * across..][first..first + wide].iter_mut().for_each(|times| *times += 1);
                         }
                     }
                 }
-                assert!(seen.iter().all(|times| *times == 1), "{blocks:?}");
+                assert!(seen.iter().all(|times| *times == 1) && (across - 2) * ROWS < q && q <= across * ROWS, "{blocks:?}");
             }
         }
     }

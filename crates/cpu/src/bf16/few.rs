@@ -4,11 +4,11 @@
 //! Tiles laid out beforehand come one after the other, a single stream, so those of the next panel are asked for.
 
 use super::ahead::Ahead;
-use super::amx::Rows;
+use super::amx::{Columns, Rows};
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
 use super::tile::{self, ROWS, TILE};
-use super::words::{along, columns_tile, rows_tile, rows_tiles_turned};
+use super::words::{along, rows_tile, rows_tiles_turned};
 use crate::matrix::Mat;
 use crate::pool::{Pool, Rounds};
 use crate::scratch::{Scratch, Space};
@@ -24,7 +24,7 @@ struct Own {
     sums: [f32; 4 * ROWS * ROWS],
 }
 
-/// `columns` are lines of k, up to 16; the result is as `sink` says.
+/// `columns` are lines of k, up to 16; the result is as `sink` says, with columns for rows where these are packed.
 pub fn few<U: Output>(
     rows: Rows<'_>,
     columns: Mat<'_, bf16>,
@@ -34,6 +34,7 @@ pub fn few<U: Output>(
     scratch: &mut Scratch,
 ) {
     let (count, steps) = (rows.count(), columns.cols.div_ceil(STEP));
+    let swapped = matches!(rows, Rows::Packed(_));
     scratch.reserve(steps * TILE);
     let space = Space::<u8>::of(scratch);
     let (laying, panels) = (Rounds::new(steps.div_ceil(STEPS), threads), Rounds::new(count.div_ceil(PANEL), threads));
@@ -43,7 +44,7 @@ pub fn few<U: Output>(
         unsafe {
             while let Some(piece) = laying.claim(thread, 0) {
                 for step in piece * STEPS..steps.min((piece + 1) * STEPS) {
-                    columns_tile(&columns, 0, step * STEP, space.from(step * TILE));
+                    Columns::Plain(columns).tile(0, step, space.from(step * TILE), swapped);
                 }
                 laying.finish();
             }
@@ -52,9 +53,11 @@ pub fn few<U: Output>(
             let mut own = Own { rows: [0; 2 * TILE], sums: [0.0; 4 * ROWS * ROWS] };
             while let Some(panel) = panels.claim(thread, 0) {
                 sums(&rows, panel, (steps, space.from(0)), &mut own);
-                let i = panel * PANEL;
-                sink.put(own.sums.as_ptr(), i, 0);
-                sink.put(own.sums.as_ptr().add(2 * ROWS * ROWS), i + ROWS, 0);
+                for half in 0..2 {
+                    let (sums, i) = (own.sums.as_ptr().add(2 * half * ROWS * ROWS), panel * PANEL + half * ROWS);
+                    let (i, j) = if swapped { (0, i) } else { (i, 0) };
+                    sink.put(sums, i, j);
+                }
             }
             tile::release();
         }
@@ -68,7 +71,7 @@ pub fn few<U: Output>(
 unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u8), own: &mut Own) {
     // SAFETY: by the contract.
     unsafe {
-        tile::clear();
+        tile::clear::<2>();
         match rows {
             Rows::Packed(packed) => {
                 // They come one after the other, where rows as they lie are as many streams.
@@ -79,7 +82,7 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
                 };
                 for step in 0..steps {
                     next.ask();
-                    tile::step_narrow(tile::tiles(packed.tiles(panel, step)), columns.add(step * TILE));
+                    tile::step_narrow::<true>(tile::tiles(packed.tiles(panel, step)), columns.add(step * TILE));
                 }
             }
             Rows::Plain(lines) => {
@@ -88,15 +91,15 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
                 let whole = if along(lines) && lines.rows - i >= PANEL { lines.cols / STEP } else { 0 };
                 let apart = lines.row * size_of::<bf16>() as isize;
                 for step in 0..whole {
-                    tile::step_narrow((lines.at(i, step * STEP).cast(), apart), columns.add(step * TILE));
+                    tile::step_narrow::<false>((lines.at(i, step * STEP).cast(), apart), columns.add(step * TILE));
                 }
                 for step in whole..steps {
                     panel_tiles(lines, i, step, own.rows.as_mut_ptr());
-                    tile::step_narrow(tile::tiles(own.rows.as_ptr()), columns.add(step * TILE));
+                    tile::step_narrow::<false>(tile::tiles(own.rows.as_ptr()), columns.add(step * TILE));
                 }
             }
         }
-        tile::store(own.sums.as_mut_ptr());
+        tile::store::<2>(own.sums.as_mut_ptr());
     }
 }
 

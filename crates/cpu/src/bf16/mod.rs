@@ -25,6 +25,8 @@ mod grouped;
 #[cfg(target_arch = "x86_64")]
 mod output;
 mod packed;
+#[cfg(target_arch = "x86_64")]
+mod piece;
 mod stream;
 #[cfg(target_arch = "x86_64")]
 pub mod tile;

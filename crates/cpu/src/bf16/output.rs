@@ -11,8 +11,27 @@ use std::arch::x86_64::*;
 /// Bytes apart at which lines have the same place in the first-level cache.
 const PAGE: isize = 4096;
 
-/// Lines of 32 by 32 sums.
-pub const LINES: usize = 64;
+/// How sums lie that are several tiles: of how many rows and columns of tiles they are, and how many tiles after one of them
+/// the next one below and to the right comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    pub rows: usize,
+    pub cols: usize,
+    pub down: usize,
+    pub right: usize,
+}
+
+impl Layout {
+    /// Where the sums of a tile begin.
+    fn tile(&self, row: usize, col: usize) -> usize {
+        (row * self.down + col * self.right) * ROWS * ROWS
+    }
+
+    /// Rows and columns.
+    pub fn extents(&self) -> (usize, usize) {
+        (self.rows * ROWS, self.cols * ROWS)
+    }
+}
 
 /// An element of a result.
 pub trait Output: Finish<Sum = f32> {
@@ -116,12 +135,12 @@ impl<'a, U: Output> Sink<'a, U> {
         Sink { streams: U::AS_SUMS && self.beta == 0.0 && aligned && one && along >= ROWS, ..self }
     }
 
-    /// Where `side` by `side` sums from row i, column j on can be stored by the tiles themselves, and the bytes from row to
-    /// row: where they are the result as they are, and its rows do not push one another out of the first-level cache.
+    /// Where so many rows and columns of sums from row i, column j on can be stored by the tiles themselves, and the bytes from
+    /// row to row: where they are the result as they are, and its rows do not push one another out of the first-level cache.
     #[inline]
-    pub fn direct(&self, i: usize, j: usize, side: usize) -> Option<(*mut f32, isize)> {
+    pub fn direct(&self, (i, j): (usize, usize), (rows, cols): (usize, usize)) -> Option<(*mut f32, isize)> {
         let plain = self.alpha == 1.0 && self.beta == 0.0 && self.epilogue.is_none() && !self.streams;
-        let (inside, apart) = (i + side <= self.rows && j + side <= self.cols, self.row * size_of::<U>() as isize);
+        let (inside, apart) = (i + rows <= self.rows && j + cols <= self.cols, self.row * size_of::<U>() as isize);
         let lies = self.col == 1 && apart % PAGE != 0;
         let at = self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col);
         (U::AS_SUMS && plain && inside && lies).then_some((at.cast(), apart))
@@ -168,43 +187,60 @@ impl<'a, U: Output> Sink<'a, U> {
         }
     }
 
-    /// Whether 32 by 32 sums from row i, column j on can be written line by line ([`Sink::put_line`]).
+    /// Whether so many rows and columns of sums from row i, column j on can be written line by line ([`Sink::put_line`]).
     #[inline]
-    pub fn by_lines(&self, i: usize, j: usize) -> bool {
+    pub fn by_lines(&self, (i, j): (usize, usize), (rows, cols): (usize, usize)) -> bool {
         let plain = self.beta == 0.0 && self.epilogue.is_none() && (self.col == 1 || self.row == 1);
-        plain && i + 2 * ROWS <= self.rows && j + 2 * ROWS <= self.cols
+        plain && i + rows <= self.rows && j + cols <= self.cols
     }
 
-    /// Line `line` of the [`LINES`] of 32 by 32 sums, four tiles in one piece whose first sum is row i, column j: sixteen
-    /// neighbours of the result, which is written row by row. Lines come in order: tiles whose lines are columns are turned
-    /// where they lie when the first of them comes.
+    /// Row `across` of the result, or column where columns are what is contiguous, of sums of several tiles whose first is
+    /// row i, column j. They come in order: tiles that lie the other way are turned where they lie when the first comes.
     ///
     /// # Safety
-    /// As for [`Sink::put`], of all four tiles, which are writable; [`Sink::by_lines`] has said yes.
+    /// As for [`Sink::put`], of all the tiles, which are writable; [`Sink::by_lines`] has said yes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub unsafe fn put_line(&self, sums: *mut f32, (i, j): (usize, usize), line: usize) {
-        const SUMS: usize = ROWS * ROWS;
-        let (across, half) = (line / 2, line % 2);
+    pub unsafe fn put_line(&self, sums: *mut f32, layout: &Layout, (i, j): (usize, usize), across: usize) {
         let (side, within) = (across / ROWS, across % ROWS);
+        let (first, apart, count) = match self.col == 1 {
+            true => (layout.tile(side, 0), layout.right, layout.cols),
+            false => (layout.tile(0, side), layout.down, layout.rows),
+        };
+        let (i, j) = if self.col == 1 { (i + across, j) } else { (i, j + across) };
+        let at = self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col);
+        let alpha = _mm512_set1_ps(self.alpha);
         // SAFETY: by the contract.
         unsafe {
-            let (from, at) = if self.col == 1 {
-                let at = self.ptr.wrapping_offset((i + across) as isize * self.row + (j + half * ROWS) as isize);
-                (sums.add((2 * side + half) * SUMS + within * ROWS), at)
-            } else {
-                if within == 0 && half == 0 {
-                    for tile in [side, side + 2] {
-                        let tile = sums.add(tile * SUMS).cast();
-                        turn(tile, 64, tile);
-                    }
+            if self.col != 1 && within == 0 {
+                for part in 0..count {
+                    let tile = sums.add(first + part * apart * ROWS * ROWS).cast();
+                    turn(tile, 64, tile);
                 }
-                let at = self.ptr.wrapping_offset((i + half * ROWS) as isize + (j + across) as isize * self.col);
-                (sums.add((2 * half + side) * SUMS + within * ROWS), at)
-            };
-            let values = _mm512_mul_ps(_mm512_set1_ps(self.alpha), _mm512_load_ps(from));
-            if self.streams { _mm512_stream_ps(at.cast(), values) } else { U::store(at, !0, values) }
+            }
+            let from = sums.add(first + within * ROWS);
+            for part in 0..count {
+                let values = _mm512_mul_ps(alpha, _mm512_load_ps(from.add(part * apart * ROWS * ROWS)));
+                let at = at.add(part * ROWS);
+                if self.streams { _mm512_stream_ps(at.cast(), values) } else { U::store(at, !0, values) }
+            }
         }
+    }
+
+    /// How many of them there are.
+    pub fn lines(&self, layout: &Layout) -> usize {
+        if self.col == 1 { layout.rows * ROWS } else { layout.cols * ROWS }
+    }
+
+    /// Tile `tile` of sums of several whose first is row i, column j.
+    ///
+    /// # Safety
+    /// As for [`Sink::put`].
+    #[inline]
+    pub unsafe fn put_tile(&self, sums: *const f32, layout: &Layout, (i, j): (usize, usize), tile: usize) {
+        let (row, col) = (tile / layout.cols, tile % layout.cols);
+        // SAFETY: by the contract.
+        unsafe { self.put(sums.add(layout.tile(row, col)), i + row * ROWS, j + col * ROWS) };
     }
 
     /// A whole tile that nothing is added to, rows or columns of the result as neighbours.
@@ -234,15 +270,15 @@ impl<'a, U: Output> Sink<'a, U> {
         }
     }
 
-    /// Asks for what the epilogue will read for `side` rows and columns from row i, column j on.
+    /// Asks for what the epilogue will read for so many rows and columns from row i, column j on.
     #[inline]
-    pub fn ask(&self, i: usize, j: usize, side: usize) {
+    pub fn ask(&self, (i, j): (usize, usize), (rows, cols): (usize, usize)) {
         let Some(epilogue) = &self.epilogue else { return };
         for part in [&epilogue.times, &epilogue.residual].into_iter().flatten() {
             // Neighbours share lines.
-            let (rows, cols) = if part.col == 1 { (side, 1) } else { (1, side) };
-            for r in 0..rows {
-                for c in 0..cols {
+            let (down, right) = if part.col == 1 { (1, 2 * ROWS) } else { (2 * ROWS, 1) };
+            for r in (0..rows).step_by(down) {
+                for c in (0..cols).step_by(right) {
                     // SAFETY: what is asked for need not be there.
                     unsafe { _mm_prefetch::<_MM_HINT_T0>(part.at(i + r, j + c).cast()) };
                 }

@@ -8,6 +8,8 @@ use half::bf16;
 pub const PANEL: usize = 32;
 /// Steps of k in a tile.
 pub const STEP: usize = 32;
+/// Columns, and lines, of a tile.
+const COLUMNS: usize = 16;
 
 /// A line of the cache, so that tiles begin on one.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +17,8 @@ pub const STEP: usize = 32;
 pub struct Line([bf16; STEP]);
 
 /// B as tiles read it, panel by panel of 32 of its columns, in each step by step of k the tile of the first 16 and that
-/// of the others; what is beyond the matrix is 0.
+/// of the others: lines of pairs of steps, in each those of the sixteen columns side by side. So neither the other operand
+/// nor a result is turned in a product. What is beyond the matrix is 0.
 #[derive(Debug, Clone)]
 pub struct PackedTiles {
     lines: Vec<Line>,
@@ -32,14 +35,10 @@ impl PackedTiles {
         for j in 0..n {
             for step in 0..steps {
                 let (first, count) = (step * STEP, STEP.min(k - step * STEP));
-                let line = &mut lines[(j / PANEL * steps + step) * PANEL + j % PANEL].0[..count];
-                // SAFETY: inside B; where steps are neighbours a line is a copy.
-                unsafe {
-                    if b.row == 1 {
-                        line.copy_from_slice(std::slice::from_raw_parts(b.at(first, j), count));
-                    } else {
-                        line.iter_mut().enumerate().for_each(|(s, to)| *to = *b.at(first + s, j));
-                    }
+                let tile = &mut lines[line_of(steps, first, j)..][..STEP / 2];
+                for s in 0..count {
+                    // SAFETY: inside B.
+                    tile[s / 2].0[place_of(s, j)] = unsafe { *b.at(first + s, j) };
                 }
             }
         }
@@ -58,8 +57,7 @@ impl PackedTiles {
 
     /// An element of B.
     pub(crate) fn at(&self, s: usize, j: usize) -> *const bf16 {
-        let line = (j / PANEL * self.k.div_ceil(STEP) + s / STEP) * PANEL + j % PANEL;
-        &raw const self.lines[line].0[s % STEP]
+        &raw const self.lines[line_of(self.k.div_ceil(STEP), s, j)].0[place_of(s, j)]
     }
 
     /// The tiles of a panel from a step of k on.
@@ -67,4 +65,14 @@ impl PackedTiles {
     pub(crate) fn tiles(&self, panel: usize, step: usize) -> *const u8 {
         self.lines.as_ptr().wrapping_add((panel * self.k.div_ceil(STEP) + step) * PANEL).cast()
     }
+}
+
+/// The line of step s and column j, where k has so many steps of tiles.
+fn line_of(steps: usize, s: usize, j: usize) -> usize {
+    (j / PANEL * steps + s / STEP) * PANEL + (j % PANEL) / COLUMNS * COLUMNS + s % STEP / 2
+}
+
+/// Their place in it.
+fn place_of(s: usize, j: usize) -> usize {
+    j % COLUMNS * 2 + s % 2
 }
