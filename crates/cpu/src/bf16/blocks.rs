@@ -15,10 +15,10 @@ use half::bf16;
 /// longer one fill it with fewer pairs, so that rows, which come from further away, are used for less.
 const MOST_STEPS: usize = 64;
 const STEPS: usize = 32;
-/// Pairs up to which sums stay in the first-level cache, beside a panel of rows that is so short (where columns of all of k
-/// stay in the second, so that a block is one panel high); rows that are turned as they are used have such panels too, in
-/// wide blocks.
-const FEW_PAIRS: usize = 4;
+/// Tiles of columns, two pairs of them, with which rows that are read where they lie go by in panels so short that they and
+/// the sums stay in the first-level cache (where columns of all of k stay in the second, so that a block is one panel high);
+/// rows that are turned as they are used have such panels too, in wide blocks.
+const STRIPS_OF_SHORT: usize = 4;
 const SHORT_STEPS: usize = 8;
 const PAIRS_OF_SHORT: usize = 32;
 const PANELS: usize = 8;
@@ -26,11 +26,11 @@ const PANELS: usize = 8;
 /// are gone through at once.
 const NEAR_ROWS: usize = 1 << 17;
 const MOST_AT_ONCE: usize = 512;
-/// Pairs from which on rows that lie across k are laid out beforehand, unless they take more bytes than that.
-const OFTEN: usize = 16;
+/// Tiles of columns from which on rows that lie across k are laid out beforehand, unless they take more bytes than that.
+const OFTEN: usize = 32;
 const MOST_LAID: usize = 256 << 20;
-/// Pairs a group must have, or rows would be read too often for what is done with them.
-const LEAST_PAIRS: usize = 8;
+/// Tiles of columns a group must have, or rows would be read too often for what is done with them.
+const LEAST_STRIPS: usize = 16;
 
 /// Rows that stay in a cache.
 pub fn near(rows: usize, k: usize) -> bool {
@@ -79,24 +79,24 @@ pub struct Band {
 impl Blocks {
     /// Of rows by q columns. The order of sums, `steps` and `all_k`, does not depend on `threads`.
     pub fn new(rows: &Rows<'_>, (q, k): (usize, usize), threads: usize) -> Blocks {
-        let (all_panels, all_pairs, all) = (rows.count().div_ceil(PANEL), q.div_ceil(PANEL), k.div_ceil(STEP));
+        let (all_panels, strips, all) = (rows.count().div_ceil(PANEL), q.div_ceil(ROWS), k.div_ceil(STEP));
         let near_rows = near(rows.count(), k);
         let l2 = Caches::of_this_machine().l2;
         let turned = matches!(rows, Rows::Plain(lines) if !along(lines));
         let tiles_of_rows = all_panels.saturating_mul(all).saturating_mul(PANEL * STEP * size_of::<bf16>());
-        let laid_rows = turned && !near_rows && all_pairs >= OFTEN && tiles_of_rows <= MOST_LAID;
-        let short = turned && !laid_rows || all_pairs <= FEW_PAIRS;
+        let laid_rows = turned && !near_rows && strips >= OFTEN && tiles_of_rows <= MOST_LAID;
+        let plain = matches!(rows, Rows::Plain(_));
+        let short = turned && !laid_rows || plain && strips == STRIPS_OF_SHORT;
         // Columns that stay in half of the second-level cache: then a panel of rows is followed to its end, as long streams.
         // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
         let stay = |strips: usize| (strips * ROWS * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
-        let at_once = near_rows || all_pairs == 1 || !short && (all <= MOST_STEPS || stay(2 * all_pairs));
+        let at_once = near_rows || strips <= 3 || !short && (all <= MOST_STEPS || stay(strips));
         let about = if short { SHORT_STEPS } else { STEPS };
         let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };
-        let strips = q.div_ceil(ROWS);
         let triples = if near_rows || short { 0 } else { (strips / 3).saturating_sub(usize::from(strips % 3 == 1)) };
         let pairs = (strips - 3 * triples).div_ceil(2);
         let (all_strips, all_bands) = (3 * triples + 2 * pairs, triples + pairs);
-        let groups = if !near_rows && all_pairs >= threads * LEAST_PAIRS { threads } else { 1 };
+        let groups = if !near_rows && strips >= threads * LEAST_STRIPS { threads } else { 1 };
         let group_bands = all_bands.div_ceil(groups);
         let wide = if triples > 0 { 3 } else { 2 };
         let (band, sums) = (wide * steps * TILE, wide * ROWS * PANEL * size_of::<f32>());
