@@ -278,6 +278,10 @@ impl Rounds {
 
     /// A piece of this round that nobody has taken, if there is one. All rounds before must have been taken.
     pub fn claim(&self, thread: usize, round: usize) -> Option<usize> {
+        if self.pieces == 0 {
+            // What others wrote last is slow to read.
+            return None;
+        }
         (0..self.shares).map(|next| (thread + next) % self.shares).find_map(|share| {
             let (from, to) = (share * self.pieces / self.shares, (share + 1) * self.pieces / self.shares);
             let (before, end) = (round * (to - from), (round + 1) * (to - from));
@@ -294,7 +298,9 @@ impl Rounds {
 
     /// Waits until so many rounds are done. All their pieces must have been claimed, by whomever.
     pub fn wait(&self, rounds: usize) {
-        pause(|| self.done.load(Ordering::Acquire) >= rounds * self.pieces);
+        if self.pieces > 0 {
+            pause(|| self.done.load(Ordering::Acquire) >= rounds * self.pieces);
+        }
     }
 }
 
