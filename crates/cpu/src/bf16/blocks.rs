@@ -10,9 +10,10 @@ use super::words::along;
 use crate::cache::Caches;
 use half::bf16;
 
-/// Steps of k that are gone through at once at most, with sums that stay in tiles; what is longer is cut into blocks of
-/// about so many. Sums of a shorter block would come from the second-level cache and go there too often, columns of a
-/// longer one fill it with fewer pairs, so that rows, which come from further away, are used for less.
+/// Steps of k that are gone through at once at most, with sums that stay in tiles; what is up to twice as long is cut in
+/// halves, and what is longer into blocks of about so many. Sums of a shorter block would come from the second-level cache
+/// and go there too often, columns of a longer one fill it with fewer bands, so that rows, which come from further away, are
+/// used for less.
 const MOST_STEPS: usize = 64;
 const STEPS: usize = 32;
 /// Tiles of columns, two pairs of them, with which rows that are read where they lie go by in panels so short that they and
@@ -91,7 +92,14 @@ impl Blocks {
         // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
         let stay = |strips: usize| (strips * ROWS * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
         let at_once = near_rows || strips <= 3 || !short && (all <= MOST_STEPS || stay(strips));
-        let about = if short { SHORT_STEPS } else { STEPS };
+        let halves = !short && all <= 2 * MOST_STEPS;
+        let about = if short {
+            SHORT_STEPS
+        } else if halves {
+            MOST_STEPS
+        } else {
+            STEPS
+        };
         let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };
         let triples = if near_rows || short { 0 } else { (strips / 3).saturating_sub(usize::from(strips % 3 == 1)) };
         let pairs = (strips - 3 * triples).div_ceil(2);
@@ -100,14 +108,15 @@ impl Blocks {
         let group_bands = all_bands.div_ceil(groups);
         let wide = if triples > 0 { 3 } else { 2 };
         let (band, sums) = (wide * steps * TILE, wide * ROWS * PANEL * size_of::<f32>());
+        // Of the cache, beside a panel of rows; two long blocks of k want fewer sums than many short ones.
+        let (eighths_of_columns, eighths_of_sums) = if halves { (4, 2) } else { (3, 3) };
         let most_bands = match (short, at_once) {
             (true, _) => PAIRS_OF_SHORT,
             (_, true) => ((l2 / 2 + band / 2) / band).max(2),
-            // Columns and sums have three eighths each.
-            (_, false) => (l2 * 3 / 8 / band).max(2),
+            (_, false) => (l2 / 8 * eighths_of_columns / band).max(2),
         };
         let bands = group_bands.div_ceil(group_bands.div_ceil(most_bands));
-        let most_panels = if short || at_once { PANELS } else { (l2 * 3 / 8 / (bands * sums)).max(1) };
+        let most_panels = if short || at_once { PANELS } else { (l2 / 8 * eighths_of_sums / (bands * sums)).max(1) };
         let mut blocks = Blocks {
             panels: if stay(all_strips.div_ceil(groups)) { 1 } else { most_panels },
             bands,
@@ -187,7 +196,10 @@ mod tests {
                         }
                     }
                 }
-                assert!(seen.iter().all(|times| *times == 1) && (across - 2) * ROWS < q && q <= across * ROWS, "{blocks:?}");
+                assert!(
+                    seen.iter().all(|times| *times == 1) && (across - 2) * ROWS < q && q <= across * ROWS,
+                    "{blocks:?}"
+                );
             }
         }
     }
