@@ -1,9 +1,9 @@
 //! More than 16 columns: block after block of the result, in each block after block of k, in each a panel of 32 rows
 //! against all bands of column tiles.
 //!
-//! The first band of columns reads a panel of rows where it lies, by 32 streams at a time, and leaves it as tiles, which the
-//! others read; so rows are read from memory once in a block of the result. Rows that lie across k and are used often are
-//! laid out before. Weights laid out beforehand are rows whose tiles are pairs of steps: operands are swapped then, columns
+//! A panel of rows is read where it lies, by 32 streams at a time, from memory by the first band and from the second-level
+//! cache by the others; the first leaves rows that do not lie on lines of the cache as tiles for the others. Rows that lie
+//! across k and are used often are laid out before. Weights laid out beforehand are rows whose tiles are pairs of steps: operands are swapped then, columns
 //! are lines, and sums are transposed, which makes them lines of the result. Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result
 //! where k has several; a short panel, of a few steps, stays in the first level. Finished sums are written to their place
 //! between the products of the next piece, or stored there by the tiles where they are the result.
@@ -26,6 +26,8 @@ use std::arch::x86_64::_mm_sfence;
 const PAIR: usize = 2 * TILE;
 /// Bytes of the most sums of a piece.
 const SUMS: usize = piece::SUMS * size_of::<f32>();
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 /// Panels of which a thread lays out a step at a time.
 const BUNDLE: usize = 16;
 /// Bytes of a result from which on it would only push other things out of the caches.
@@ -311,8 +313,7 @@ unsafe fn go<const WIDE: usize, const SWAPPED: bool, U: Output>(
     next: &mut Ahead,
     finished: Option<Piece>,
 ) -> Option<Piece> {
-    let (blocks, own, last) = (&shared.blocks, turn.own, turn.k + 1 == shared.blocks.all_k);
-    let keeps = blocks.group_bands > 1 && !blocks.near_rows;
+    let (own, last) = (turn.own, turn.k + 1 == shared.blocks.all_k);
     let (i, j) = (turn.panel * PANEL, turn.band.first * ROWS);
     let at = if SWAPPED { (j, i) } else { (i, j) };
     // SAFETY: by the contract.
@@ -331,7 +332,7 @@ unsafe fn go<const WIDE: usize, const SWAPPED: bool, U: Output>(
             let columns = columns.add(step * WIDE * TILE);
             next.ask();
             match source.lying {
-                Some((rows, apart, whole)) if !keeps && step < whole => {
+                Some((rows, apart, whole)) if !source.keeps && step < whole => {
                     tile::step::<WIDE, SWAPPED>((rows.add(step * 64), apart), columns);
                 }
                 Some((rows, apart, whole)) if turn.first && step < whole => {
@@ -359,6 +360,9 @@ struct Source {
     tiles: *const u8,
     /// Where they lie, the bytes between them, and how many steps can be read there.
     lying: Option<(*const u8, isize, usize)>,
+    /// The first band leaves them as tiles for the others: they do not lie on lines of the cache, of which each row of a tile
+    /// would be read from two every time.
+    keeps: bool,
 }
 
 impl Source {
@@ -368,7 +372,7 @@ impl Source {
     /// AVX-512 F, BW and VL are there; the panel and the steps are; `kept` has room for them.
     unsafe fn of<U>(shared: &Shared<'_, U>, panel: usize, first: usize, steps: usize, kept: *mut u8) -> Source {
         if let Some(tiles) = shared.tiles(panel, first) {
-            return Source { tiles, lying: None };
+            return Source { tiles, lying: None, keeps: false };
         }
         let Rows::Plain(lines) = &shared.rows else { unreachable!("packed rows are tiles") };
         let i = panel * PANEL;
@@ -379,7 +383,10 @@ impl Source {
             unsafe { panel_tiles(lines, i, first + step, kept.add(step * PAIR)) };
         }
         let apart = lines.row * size_of::<bf16>() as isize;
-        Source { tiles: kept, lying: Some((lines.at(i, first * STEP).cast(), apart, whole)) }
+        let at: *const u8 = lines.at(i, first * STEP).cast();
+        let on_lines = at.addr().is_multiple_of(LINE) && apart.unsigned_abs().is_multiple_of(LINE);
+        let keeps = !on_lines && shared.blocks.group_bands > 1 && !shared.blocks.near_rows;
+        Source { tiles: kept, lying: Some((at, apart, whole)), keeps }
     }
 }
 
