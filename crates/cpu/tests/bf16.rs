@@ -13,6 +13,30 @@ fn numbers(count: usize, seed: usize) -> Vec<bf16> {
     (0..count).map(|i| bf16::from_f32(((i * 2_654_435_761 + seed * 40_503) >> 7 & 15) as f32 - 7.0)).collect()
 }
 
+/// Elements whose first begins on a line of the cache.
+struct OnLines<T>(Vec<T>, usize);
+
+fn on_lines<T: Copy>(elements: Vec<T>) -> OnLines<T> {
+    let mut memory = elements.clone();
+    memory.extend_from_slice(&elements[..elements.len().min(64)]);
+    let skip = memory.as_ptr().align_offset(64);
+    memory.copy_within(..elements.len(), skip);
+    OnLines(memory, skip)
+}
+
+impl<T> OnLines<T> {
+    fn len(&self) -> usize {
+        self.0.len() - 64
+    }
+    fn as_slice(&self) -> &[T] {
+        &self.0[self.1..][..self.len()]
+    }
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        let len = self.len();
+        &mut self.0[self.1..][..len]
+    }
+}
+
 /// Rows or columns of an operand one after the other.
 fn view(memory: &[bf16], rows: usize, cols: usize, turned: bool) -> Mat<'_, bf16> {
     match turned {
@@ -81,27 +105,45 @@ fn exact_sums_are_exact_on_every_way() {
 /// What only large products do: k in several long blocks, and rows that lie across k laid out beforehand.
 #[test]
 fn exact_sums_are_exact_in_large_products() {
-    for (m, n, k, a_turned, b_turned) in [(270, 40, 2090, true, true), (530, 515, 260, true, false)] {
-        let (a, b) = (numbers(m * k, 3), numbers(k * n, 4));
+    for (m, n, k, a_turned, b_turned) in [
+        // Bands of three, of two and of both; k in halves, in several blocks, and at once.
+        (170, 175, 3100, false, true),
+        (120, 130, 4130, false, true),
+        (270, 40, 2090, true, true),
+        (200, 300, 544, false, true),
+        // Short panels, of rows as they lie and of turned ones.
+        (60, 130, 600, false, true),
+        (130, 100, 1029, true, false),
+        (130, 40, 1029, true, false),
+        // Rows laid out before; a result that is written past the caches.
+        (530, 515, 260, true, false),
+        (528, 512, 260, false, true),
+        // More groups of threads than share bands evenly.
+        (40, 2304, 515, false, false),
+        (2304, 40, 515, false, true),
+    ] {
+        let (a, b) = (on_lines(numbers(m * k, 3)), on_lines(numbers(k * n, 4)));
+        let (a, b) = (a.as_slice(), b.as_slice());
         // Rows of both along k.
         let whole = |memory: &[bf16], rows: usize, along: bool| -> Vec<i32> {
             let at = |i: usize, s: usize| if along { i * k + s } else { s * rows + i };
             (0..rows * k).map(|x| memory[at(x / k, x % k)].to_f32() as i32).collect()
         };
-        let (left, right) = (whole(&a, m, !a_turned), whole(&b, n, b_turned));
+        let (left, right) = (whole(a, m, !a_turned), whole(b, n, b_turned));
         let sum = |i: usize, j: usize| -> i32 {
             left[i * k..][..k].iter().zip(&right[j * k..][..k]).map(|(x, y)| x * y).sum()
         };
         let expected: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n) as f32).collect();
-        let (a, b) = (view(&a, m, k, a_turned), view(&b, k, n, b_turned));
+        let (a, b) = (view(a, m, k, a_turned), view(b, k, n, b_turned));
         let packed = PackedTiles::new(b);
         let mixed = Kernel::best(DType::Bf16).unwrap().mixed().unwrap();
-        for (threads, right) in [(1, Right::Plain(b)), (3, Right::Plain(b)), (2, Right::Packed(&packed))] {
+        let (plain, laid) = (Right::Plain(b), Right::Packed(&packed));
+        for (threads, right) in [(1, plain), (3, plain), (9, plain), (2, laid), (9, laid)] {
             let job = |c| MixedJob { a, b: right, c, alpha: 1.0, beta: 0.0, epilogue: Epilogue::default() };
             let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
-            let mut c = vec![f32::NAN; m * n];
-            (mixed.to_f32)(job(MatMut::row_major(&mut c, m, n).unwrap()), &pool, threads, &mut scratch);
-            assert!(c == expected, "{m}x{n}x{k} {threads}");
+            let mut c = on_lines(vec![f32::NAN; m * n]);
+            (mixed.to_f32)(job(MatMut::row_major(c.as_mut_slice(), m, n).unwrap()), &pool, threads, &mut scratch);
+            assert!(c.as_slice() == expected, "{m}x{n}x{k} {threads}");
             // Twice as much, rounded once, by rows and by columns of C.
             for turned in [false, true] {
                 let at = |x: usize| if turned { x % m * n + x / m } else { x };
@@ -119,7 +161,15 @@ fn exact_sums_are_exact_in_large_products() {
 
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
-    for (m, n, k) in [(1, 500, 700), (9, 300, 1000), (100, 700, 600), (300, 200, 900), (64, 64, 64), (200, 256, 300)] {
+    for (m, n, k) in [
+        (1, 500, 700),
+        (9, 300, 1000),
+        (100, 700, 600),
+        (300, 200, 900),
+        (64, 64, 64),
+        (200, 256, 300),
+        (70, 200, 2500),
+    ] {
         // Numbers whose sums are rounded.
         let odd = |count: usize| (0..count).map(|i| bf16::from_f32((i as f32 * 0.618).sin())).collect::<Vec<_>>();
         let (a, b) = (odd(m * k), odd(k * n));

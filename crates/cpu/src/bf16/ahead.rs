@@ -1,6 +1,7 @@
 //! What is asked for before it is used, and done a little at a time between products.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+use super::packed::PANEL;
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
@@ -33,6 +34,16 @@ impl Pace {
         let due = self.owed >= self.turns;
         self.owed -= if due { self.turns } else { 0 };
         due
+    }
+}
+
+/// Asks for a line of each of the rows of a panel, some bytes apart, to the first-level cache. Where rows come from memory and
+/// little is done with them this keeps it at work if they are those of the next step: further ahead is worth less.
+#[inline(always)]
+pub fn ask_panel((at, apart): (*const u8, isize)) {
+    for row in 0..PANEL as isize {
+        // SAFETY: what is asked for need not be there.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_offset(row * apart).cast()) };
     }
 }
 

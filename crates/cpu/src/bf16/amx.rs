@@ -5,7 +5,7 @@ use super::blocks::near;
 use super::dot::single;
 use super::few::few;
 use super::output::{Output, Sink};
-use super::packed::STEP;
+use super::packed::{PANEL, STEP};
 use super::tile::ROWS;
 use super::words::{along, columns_tile, rows_tile};
 use super::{MixedJob, PackedTiles, Right};
@@ -92,9 +92,14 @@ pub fn gemm_amx<U: Output>(job: MixedJob<'_, U>, pool: &Pool, threads: usize, sc
     }
     let (a, sink) = (job.a, Sink::of(&job));
     let b = match job.b {
-        // Few enough rows to stay in a cache are read as they lie, past weights that stay in one too.
+        // Few enough rows to stay in a cache are read as they lie, past weights that stay in one too, of which there is
+        // something for every thread.
         Right::Packed(packed)
-            if along(&a) && m > ROWS && near(m, k) && n * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2 =>
+            if along(&a)
+                && m > ROWS
+                && near(m, k)
+                && n.div_ceil(PANEL) >= threads
+                && n * k * size_of::<bf16>() <= Caches::of_this_machine().l2 / 2 =>
         {
             return blocked(Rows::Plain(a), Columns::Packed(packed), sink, pool, threads, scratch);
         }

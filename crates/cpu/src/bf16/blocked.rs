@@ -3,10 +3,11 @@
 //!
 //! A panel of rows is read where it lies, by 32 streams at a time, from memory by the first band and from the second-level
 //! cache by the others; the first leaves rows that do not lie on lines of the cache as tiles for the others. Rows that lie
-//! across k and are used often are laid out before. Weights laid out beforehand are rows whose tiles are pairs of steps: operands are swapped then, columns
-//! are lines, and sums are transposed, which makes them lines of the result. Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result
-//! where k has several; a short panel, of a few steps, stays in the first level. Finished sums are written to their place
-//! between the products of the next piece, or stored there by the tiles where they are the result.
+//! across k and are used often are laid out before. Weights laid out beforehand are rows whose tiles are pairs of steps:
+//! operands are swapped then, columns are lines, and sums are transposed, which makes them lines of the result.
+//! Second-level cache: the panel, the columns of a block of k, and the sums of the block of the result where k has several; a
+//! short panel, of a few steps, stays in the first level. Finished sums are written to their place between the products of
+//! the next piece, or stored there by the tiles where they are the result.
 
 use super::ahead::Ahead;
 use super::amx::{Columns, Rows};
@@ -91,7 +92,8 @@ struct Own {
     sums: *mut f32,
 }
 
-/// Rows by columns, lines of k; the result is as `sink` says.
+/// Rows by columns, lines of k; the result is as `sink` says, with columns for rows where these are packed. Columns that are
+/// packed are not laid out, so they want rows that are not, and that stay in a cache ([`super::blocks::near`]).
 pub fn blocked<U: Output>(
     rows: Rows<'_>,
     columns: Columns<'_>,
@@ -104,10 +106,12 @@ pub fn blocked<U: Output>(
     let block_sums = if blocks.all_k > 1 { blocks.panels * blocks.bands * SUMS } else { 0 };
     let own = blocks.steps * PAIR + 2 * SUMS + block_sums;
     let all_steps = columns.extents().1.div_ceil(STEP);
+    let there = matches!(columns, Columns::Packed(_));
+    assert!(!there || blocks.near_rows && matches!(rows, Rows::Plain(_)), "packed columns are used as they are");
     let all_rows = if blocks.laid_rows { blocks.all_panels * all_steps * PAIR } else { 0 };
     // Columns that are one and the same may be larger than memory.
     let of_columns = || blocks.all_k.checked_mul(blocks.all_strips)?.checked_mul(blocks.steps)?.checked_mul(TILE);
-    let all_columns = of_columns().expect("sizes that fit the address space");
+    let all_columns = if there { 0 } else { of_columns().expect("sizes that fit the address space") };
     scratch.reserve(all_columns.checked_add(all_rows + threads * own).expect("sizes that fit the address space"));
     let laid = Space::<u8>::of(scratch);
     // SAFETY: inside.
@@ -144,7 +148,7 @@ pub fn blocked<U: Output>(
                 laying.wait(1);
                 laying_rows.wait(1);
                 while let Some(block) = working.claim(member, 0) {
-                    if blocks.near_rows {
+                    if blocks.near_rows && !there {
                         lay_band(&shared, 0, blocks.band(blocks.part(group, block).first_band));
                     }
                     finished = match shared.rows {
@@ -171,8 +175,9 @@ pub fn blocked<U: Output>(
 /// AVX-512 F, BW and VL are there; the place is this thread's.
 unsafe fn lay<U>(shared: &Shared<'_, U>, group: usize, item: usize) {
     let blocks = &shared.blocks;
-    let (block, band) = (item / blocks.group_bands, group * blocks.group_bands + item % blocks.group_bands);
-    if band < blocks.all_bands {
+    let (first, end) = blocks.bands_of(group);
+    let (block, band) = (item / blocks.group_bands, first + item % blocks.group_bands);
+    if band < end {
         // SAFETY: by the contract.
         unsafe { lay_band(shared, block, blocks.band(band)) };
     }
@@ -229,7 +234,8 @@ unsafe fn lay_rows<U>(shared: &Shared<'_, U>, step: usize, first: usize) {
 /// A block of the result. Takes the piece that is not yet written, and gives back its own last one.
 ///
 /// # Safety
-/// Tiles are configured, columns laid out; the block of the result and `own` are this thread's.
+/// AVX-512 F, BW, VL and BF16 are there, tiles configured, columns laid out; the block of the result and `own` are this
+/// thread's; operands are `SWAPPED` where rows are packed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn multiply<const SWAPPED: bool, U: Output>(
     shared: &Shared<'_, U>,
@@ -239,11 +245,15 @@ unsafe fn multiply<const SWAPPED: bool, U: Output>(
 ) -> Option<Piece> {
     let blocks = &shared.blocks;
     let Part { first_panel, panels, first_band, bands } = blocks.part(group, block);
-    // The panel after this block, unless somebody else claims it. Tiles come one after the other, so they are asked for; rows
-    // as they lie are as many streams, which the machine foresees.
+    // The panel after this block, unless somebody else claims it. Tiles come one after the other, so they are asked for;
+    // rows as they lie are as many streams, which the machine foresees.
     let following = (block + 1 < blocks.count_of_group())
         .then(|| blocks.part(group, block + 1).first_panel)
         .filter(|panel| shared.tiles(*panel, 0).is_some());
+    if bands == 0 {
+        return finished;
+    }
+    let lays = blocks.near_rows && matches!(shared.columns, Columns::Plain(_));
     let all_steps = shared.steps();
     for k in 0..blocks.all_k {
         let steps = blocks.steps.min(all_steps - k * blocks.steps);
@@ -264,8 +274,7 @@ unsafe fn multiply<const SWAPPED: bool, U: Output>(
                     band: blocks.band(first_band + band),
                     first: band == 0,
                     // Who needs columns alone lays the next band out while the first panel goes by this one.
-                    lays: (blocks.near_rows && panel == 0 && band + 1 < bands)
-                        .then(|| blocks.band(first_band + band + 1)),
+                    lays: (lays && panel == 0 && band + 1 < bands).then(|| blocks.band(first_band + band + 1)),
                     // The staged ones take turns.
                     own: Own {
                         sums: own.sums.wrapping_add((panel * bands + band) * piece::SUMS),

@@ -1,7 +1,7 @@
 //! How a product of more than 16 columns is cut: groups of threads have columns of their own, a group's part of the result
 //! is cut into blocks of panels of rows by bands of column tiles, and k into blocks. A band is three tiles wide, so that a
-//! panel of rows is read for as many products as the registers hold sums for; two where that would leave a single one, and
-//! in products so small that threads could not share them evenly.
+//! panel of rows is read for as many products as the tiles hold sums for; two where that would leave a single one, where all
+//! rows stay in a cache, so that threads share evenly, and where panels are short.
 
 use super::amx::Rows;
 use super::packed::{PANEL, STEP};
@@ -53,7 +53,7 @@ pub struct Blocks {
     triples: usize,
     /// Steps of a block of k.
     pub steps: usize,
-    /// Groups of threads, and the bands of each; the last may have fewer.
+    /// Groups of threads, and the most bands that one has; others may have one less.
     pub groups: usize,
     pub group_bands: usize,
     /// Rows are in a cache, and whoever takes a block lays its columns out: nobody else needs them.
@@ -91,16 +91,15 @@ impl Blocks {
         // Columns that stay in half of the second-level cache: then a panel of rows is followed to its end, as long streams.
         // The order of sums does not depend on the number of threads, so there it is not a group's that are looked at.
         let stay = |strips: usize| (strips * ROWS * size_of::<bf16>()).saturating_mul(k) <= l2 / 2;
-        let at_once = near_rows || strips <= 3 || !short && (all <= MOST_STEPS || stay(strips));
+        let at_once =
+            near_rows || strips <= 2 || strips == 3 && !short || !short && (all <= MOST_STEPS || stay(strips));
         let halves = !short && all <= 2 * MOST_STEPS;
-        let about = if short {
-            SHORT_STEPS
-        } else if halves {
-            MOST_STEPS
-        } else {
-            STEPS
+        let about = if short { SHORT_STEPS } else { STEPS };
+        let steps = match (at_once, halves) {
+            (true, _) => all,
+            (_, true) => all.div_ceil(2),
+            _ => all.div_ceil(((all + about / 2) / about).max(1)),
         };
-        let steps = if at_once { all } else { all.div_ceil(((all + about / 2) / about).max(1)) };
         let triples = if near_rows || short { 0 } else { (strips / 3).saturating_sub(usize::from(strips % 3 == 1)) };
         let pairs = (strips - 3 * triples).div_ceil(2);
         let (all_strips, all_bands) = (3 * triples + 2 * pairs, triples + pairs);
@@ -155,9 +154,15 @@ impl Blocks {
         let along_panels = self.all_panels.div_ceil(self.panels);
         let first_panel = block % along_panels * self.panels;
         let before = block / along_panels * self.bands;
-        let first_band = (group * self.group_bands + before).min(self.all_bands);
-        let bands = self.bands.min(self.group_bands - before).min(self.all_bands - first_band);
+        let (first, end) = self.bands_of(group);
+        let first_band = (first + before).min(end);
+        let bands = self.bands.min(end - first_band);
         Part { first_panel, panels: self.panels.min(self.all_panels - first_panel), first_band, bands }
+    }
+
+    /// The first band of a group, and the one after its last.
+    pub fn bands_of(&self, group: usize) -> (usize, usize) {
+        (group * self.all_bands / self.groups, (group + 1) * self.all_bands / self.groups)
     }
 
     /// One of the bands.
@@ -177,10 +182,12 @@ mod tests {
     #[test]
     fn every_piece_is_in_one_block_and_sums_do_not_depend_on_threads() {
         let memory = vec![bf16::ZERO; 2048 * 700];
-        for (p, q, k) in [(64, 64, 64), (600, 300, 700), (2048, 33, 700), (100, 2048, 96), (1000, 1000, 300)] {
+        for (p, q, k) in
+            [(64, 64, 64), (600, 300, 700), (2048, 33, 700), (100, 2048, 96), (1000, 1000, 300), (300, 4096, 700)]
+        {
             let rows = Rows::Plain(Mat::row_major(&memory, p, k).unwrap());
             let one = Blocks::new(&rows, (q, k), 1);
-            for threads in 1..7 {
+            for threads in 1..17 {
                 let blocks = Blocks::new(&rows, (q, k), threads);
                 assert_eq!((blocks.steps, blocks.all_k), (one.steps, one.all_k));
                 let mut seen = vec![0; blocks.all_panels * blocks.all_strips];

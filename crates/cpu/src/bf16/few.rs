@@ -1,9 +1,9 @@
 //! Up to 16 columns: they are one tile, and rows stream past them, read once.
 //!
-//! Of rows where they lie nothing is asked for ahead: the 32 of two tiles are 32 streams, enough to keep memory at work.
-//! Tiles laid out beforehand come one after the other, a single stream, so those of the next panel are asked for.
+//! What comes next is asked for one step ahead. The 32 rows of two tiles are 32 streams where they lie, nearly enough to keep
+//! memory at work by themselves; tiles laid out beforehand come one after the other.
 
-use super::ahead::Ahead;
+use super::ahead::ask_panel;
 use super::amx::{Columns, Rows};
 use super::output::{Output, Sink};
 use super::packed::{PANEL, STEP};
@@ -35,7 +35,8 @@ pub fn few<U: Output>(
 ) {
     let (count, steps) = (rows.count(), columns.cols.div_ceil(STEP));
     let swapped = matches!(rows, Rows::Packed(_));
-    scratch.reserve(steps * TILE);
+    // Lines that are one and the same may be longer than memory.
+    scratch.reserve(steps.checked_mul(TILE).expect("sizes that fit the address space"));
     let space = Space::<u8>::of(scratch);
     let (laying, panels) = (Rounds::new(steps.div_ceil(STEPS), threads), Rounds::new(count.div_ceil(PANEL), threads));
     pool.run(threads, &|thread| {
@@ -74,14 +75,8 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
         tile::clear::<2>();
         match rows {
             Rows::Packed(packed) => {
-                // They come one after the other, where rows as they lie are as many streams.
-                let bytes = steps * 2 * TILE;
-                let mut next = match (panel + 1) * PANEL < rows.count() {
-                    true => Ahead::piece(packed.tiles(panel + 1, 0), bytes, steps),
-                    false => Ahead::nothing(),
-                };
                 for step in 0..steps {
-                    next.ask();
+                    ask_panel(tile::tiles(packed.tiles(panel, step).wrapping_add(2 * TILE)));
                     tile::step_narrow::<true>(tile::tiles(packed.tiles(panel, step)), columns.add(step * TILE));
                 }
             }
@@ -91,7 +86,9 @@ unsafe fn sums(rows: &Rows<'_>, panel: usize, (steps, columns): (usize, *const u
                 let whole = if along(lines) && lines.rows - i >= PANEL { lines.cols / STEP } else { 0 };
                 let apart = lines.row * size_of::<bf16>() as isize;
                 for step in 0..whole {
-                    tile::step_narrow::<false>((lines.at(i, step * STEP).cast(), apart), columns.add(step * TILE));
+                    let rows: *const u8 = lines.at(i, step * STEP).cast();
+                    ask_panel((rows.wrapping_add(STEP * size_of::<bf16>()), apart));
+                    tile::step_narrow::<false>((rows, apart), columns.add(step * TILE));
                 }
                 for step in whole..steps {
                     panel_tiles(lines, i, step, own.rows.as_mut_ptr());

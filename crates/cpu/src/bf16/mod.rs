@@ -1,14 +1,15 @@
 //! Products of bf16: sums in f32, results in bf16 or f32.
 //!
-//! On machines with AMX a product is cut into pieces of 32 by 48. One operand, the *rows*, is used as it lies where its
+//! On machines with AMX a product is cut into pieces of 32 by 48 or 32. One operand, the *rows*, is used as it lies where its
 //! steps of k are neighbours: a tile of 16 rows by 32 steps is a plain copy of memory. The other, the *columns*, is laid
 //! out once in pairs of steps, as the instruction wants it. Which operand is which follows from what lies how, and then
 //! from size: the columns are the smaller ones. So a linear layer's weights are read straight from memory, and the
-//! result is computed transposed where that suits them. Weights laid out beforehand are in pairs of steps, and whatever
-//! they are multiplied with is used as it lies.
+//! result is computed transposed where that suits them. Weights laid out beforehand are in pairs of steps, and
+//! whatever they are multiplied with is copied, or used as it lies, and turned only where it lies across k.
 //!
-//! `words` makes tiles, `tile` has the instructions, `few` and `blocked` (cut by `blocks`) are the ways, `dot` that of a single row,
-//! `piece` and `output` bring sums to their place; machines without tiles go through f32 (`widened`), but for few rows (`stream`).
+//! `words` makes tiles, `tile` has the instructions, `few` and `blocked` (cut by `blocks`) are the ways, `dot` that of a
+//! single row, `piece` and `output` bring sums to their place; machines without tiles go through f32 (`widened`), but for
+//! few rows (`stream`).
 
 #[cfg(target_arch = "x86_64")]
 mod ahead;

@@ -276,7 +276,8 @@ impl<'a, U: Output> Sink<'a, U> {
         let Some(epilogue) = &self.epilogue else { return };
         for part in [&epilogue.times, &epilogue.residual].into_iter().flatten() {
             // Neighbours share lines.
-            let (down, right) = if part.col == 1 { (1, 2 * ROWS) } else { (2 * ROWS, 1) };
+            let side = 64 / size_of::<U>();
+            let (down, right) = if part.col == 1 { (1, side) } else { (side, 1) };
             for r in (0..rows).step_by(down) {
                 for c in (0..cols).step_by(right) {
                     // SAFETY: what is asked for need not be there.

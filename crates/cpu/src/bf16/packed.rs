@@ -32,13 +32,15 @@ impl PackedTiles {
         let (k, n) = b.extents();
         let (panels, steps) = (n.div_ceil(PANEL), k.div_ceil(STEP));
         let mut lines = filled(Line([bf16::ZERO; STEP]), panels * steps * PANEL);
-        for j in 0..n {
+        for panel in 0..panels {
             for step in 0..steps {
                 let (first, count) = (step * STEP, STEP.min(k - step * STEP));
-                let tile = &mut lines[line_of(steps, first, j)..][..STEP / 2];
-                for s in 0..count {
-                    // SAFETY: inside B.
-                    tile[s / 2].0[place_of(s, j)] = unsafe { *b.at(first + s, j) };
+                for j in panel * PANEL..n.min((panel + 1) * PANEL) {
+                    let tile = &mut lines[line_of(steps, first, j)..][..STEP / 2];
+                    for s in 0..count {
+                        // SAFETY: inside B.
+                        tile[s / 2].0[place_of(s, j)] = unsafe { *b.at(first + s, j) };
+                    }
                 }
             }
         }

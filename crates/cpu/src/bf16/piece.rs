@@ -86,7 +86,7 @@ impl Leaving {
     /// What is due of it.
     ///
     /// # Safety
-    /// As for [`Piece::put`]; the sums are writable.
+    /// As for [`Piece::put`]; the sums are writable, and `sink` is the one that [`Leaving::of`] was given.
     #[inline(always)]
     pub unsafe fn some<U: Output>(&mut self, sink: &Sink<'_, U>) {
         let Some(piece) = &self.piece else { return };

@@ -167,7 +167,7 @@ macro_rules! reads {
     };
 }
 
-/// The same, which also leaves the rows as tiles at `kept`.
+/// [`step`] that may also leave the rows as tiles at `kept`.
 ///
 /// # Safety
 /// As for [`step`]; 2 KB are writable at `kept`.
