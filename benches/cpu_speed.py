@@ -64,6 +64,13 @@ def reached(one, best):
     return quantile(values, 0.9) * wide / 1e9 / (best[unit] * job.threads / 2) if best.get(unit) else 1.0
 
 
+def ratio_of(product):
+    """How much faster our best is than the best other: the median over the rounds of the paired ratio."""
+    best = lambda own: min((t["values"] for t in product["seconds"] if t["own"] == own and t["values"]), key=statistics.median, default=[])
+    pairs = list(zip(best(True), best(False)))
+    return statistics.median(other / ours for ours, other in pairs) if pairs else None
+
+
 def jobs_of(shapes, options):
     """Every product, by the number of threads and the way its weights lie."""
     for threads in map(int, options.threads.split(",")):
@@ -119,7 +126,7 @@ class Runs:
                 self.raw.append({**one, "on": cores})
                 keep(self.kept, self.raw)
                 print(f"{time.monotonic() - self.begin:.0f} s, {cores or ''} {' '.join(map(str, job))}: "
-                      f"{one['product']['ratio']} limit {reached(one, self.best):.2f}", file=sys.stderr, flush=True)
+                      f"{ratio_of(one['product'])} limit {reached(one, self.best):.2f}", file=sys.stderr, flush=True)
 
 
 def main():
@@ -166,7 +173,7 @@ def write(raw, best, folder):
                 continue
             counted = [one for one in found if one[1] >= 0.9]
             used = [product for product, _ in counted or found]
-            ratios = [product["ratio"] for product in used if product["ratio"]]
+            ratios = [ratio for ratio in map(ratio_of, used) if ratio]
             flops = 2 * math.prod(map(int, (job.M, job.N, job.K)))
             own = [min(quantile(t["values"], 0.1) for t in product["seconds"] if t["own"]) for product in used]
             limits = [least_time(product, flops) for product in used]

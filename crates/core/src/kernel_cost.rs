@@ -536,6 +536,7 @@ mod tests {
             let choice = KernelChoice::named(name).unwrap();
             choice.seconds(&product, feeds, 0.0, &KernelChip::hopper(132))
         };
-        assert!(time("64x48p-turned-split-k4") < 0.8 * time("64x80p-pair-split-k3"));
+        let (fewer, more) = (time("64x48p-turned-split-k4"), time("64x80p-pair-split-k3"));
+        assert!(fewer < 0.8 * more && more.is_finite(), "{fewer} {more}");
     }
 }

@@ -236,6 +236,7 @@ fn scale<T: Element>(target: &Target<T>, (rows, cols): (usize, usize)) {
 /// If the extents do not belong together, the weights were packed for another kernel, or the instruction
 /// set is not there.
 pub fn gemm_packed<S: Tiles>(job: PackedJob<'_, S::T>, pool: &Pool, threads: usize, scratch: &mut Scratch) {
+    const { assert!(S::PANEL == <S::Wide as Tiles>::PANEL, "weights are laid out for either kind of tile") };
     assert!(S::available(), "the machine lacks the kernel's instructions");
     let (a, b, c) = (job.a.extents(), job.b.extents(), job.c.extents());
     assert!(a.1 == b.0 && a.0 == c.0 && b.1 == c.1, "{a:?} times {b:?} is not {c:?}");

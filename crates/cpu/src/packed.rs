@@ -127,7 +127,7 @@ mod tests {
         if !F32x16::available() {
             return;
         }
-        for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64), (470, 100, 300)] {
+        for extents in [(150, 200, 90), (31, 130, 1100), (13, 47, 64), (470, 100, 300), (3, 47, 15), (7, 40, 33)] {
             exact::<F32x16>(extents);
             exact::<<F32x16 as Tiles>::Large>(extents);
             exact::<<F32x16 as Tiles>::Wide>(extents);

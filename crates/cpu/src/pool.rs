@@ -53,8 +53,9 @@ const TURNS: u32 = 2000;
 /// every core knows of it before looking who sleeps.
 const LAST_TURNS: u32 = 40;
 
-/// The first sleep.
+/// The first sleeps. A wake-up for a task that was seen without it ends one of them at once, so there are two.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
+const SHORT_SLEEPS: u32 = 2;
 
 /// A fixed number of threads, the caller's among them.
 pub struct Pool {
@@ -198,7 +199,7 @@ fn work(shared: &Shared, index: usize) {
             }
             if turns < TURNS + LAST_TURNS {
                 std::hint::spin_loop();
-            } else if turns == TURNS + LAST_TURNS {
+            } else if turns < TURNS + LAST_TURNS + SHORT_SLEEPS {
                 // On a machine whose turns are short a task may still have come unseen: it is seen after this.
                 thread::park_timeout(SHORT_SLEEP);
             } else {

@@ -1,5 +1,5 @@
-//! Products of bf16: the same bits for any number of threads, with weights laid out before or not, and the same sums
-//! by tiles as by f32.
+//! Products of bf16: the same bits for any number of threads, weights as they lie or laid out before, and the same sums by
+//! tiles as by f32.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use gemwright_core::DType;
@@ -111,6 +111,8 @@ fn exact_sums_are_exact_in_large_products() {
         (120, 130, 4130, false, true),
         (270, 40, 2090, true, true),
         (200, 300, 544, false, true),
+        // Sums of several panels that wait for the next block of k.
+        (300, 130, 4130, false, true),
         // Short panels, of rows as they lie and of turned ones.
         (60, 130, 600, false, true),
         (130, 100, 1029, true, false),
@@ -118,6 +120,8 @@ fn exact_sums_are_exact_in_large_products() {
         // Rows laid out before; a result that is written past the caches.
         (530, 515, 260, true, false),
         (528, 512, 260, false, true),
+        (512, 528, 260, false, true),
+        (520, 512, 260, false, true),
         // More groups of threads than share bands evenly.
         (40, 2304, 515, false, false),
         (2304, 40, 515, false, true),
@@ -169,28 +173,69 @@ fn the_same_bits_for_any_number_of_threads() {
         (64, 64, 64),
         (200, 256, 300),
         (70, 200, 2500),
+        // Weights laid out before are rows for few threads and columns for many.
+        (64, 96, 300),
+        // Sums of several panels that wait for the next block of k.
+        (300, 130, 4130),
     ] {
         // Numbers whose sums are rounded.
         let odd = |count: usize| (0..count).map(|i| bf16::from_f32((i as f32 * 0.618).sin())).collect::<Vec<_>>();
         let (a, b) = (odd(m * k), odd(k * n));
+        let (a, b) = (Mat::row_major(&a, m, k).unwrap(), view(&b, k, n, true));
+        let packed = PackedTiles::new(b);
         for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::Bf16) {
-            let run = |threads: usize| {
-                let mut c = vec![bf16::NAN; m * n];
-                let (a, b) = (Mat::row_major(&a, m, k).unwrap(), Right::Plain(view(&b, k, n, true)));
-                let job = MixedJob {
-                    a,
-                    b,
-                    c: MatMut::row_major(&mut c, m, n).unwrap(),
-                    alpha: 1.0,
-                    beta: 0.0,
-                    epilogue: Epilogue::default(),
+            for b in [Right::Plain(b), Right::Packed(&packed)] {
+                let run = |threads: usize| {
+                    let mut c = vec![bf16::NAN; m * n];
+                    let of_c = MatMut::row_major(&mut c, m, n).unwrap();
+                    let job = MixedJob { a, b, c: of_c, alpha: 1.0, beta: 0.0, epilogue: Epilogue::default() };
+                    (kernel.mixed().unwrap().to_bf16)(job, &Pool::new(threads), threads, &mut Scratch::new());
+                    c
                 };
-                (kernel.mixed().unwrap().to_bf16)(job, &Pool::new(threads), threads, &mut Scratch::new());
-                c
-            };
-            let alone = run(1);
-            assert!(alone.iter().all(|x| x.is_finite()), "{}", kernel.name);
-            assert!([2, 3, 5].into_iter().all(|threads| run(threads) == alone), "{} {m}x{n}x{k}", kernel.name);
+                let alone = run(1);
+                assert!(alone.iter().all(|x| x.is_finite()), "{}", kernel.name);
+                assert!([2, 3, 5].into_iter().all(|threads| run(threads) == alone), "{} {m}x{n}x{k}", kernel.name);
+            }
+        }
+    }
+}
+
+/// What follows a product, in bands of three tiles of columns and with operands swapped.
+#[test]
+fn what_follows_exact_sums_is_exact() {
+    for (m, n, k) in [(48, 70, 515), (97, 130, 515), (130, 97, 600), (5, 70, 515)] {
+        let (a, b) = (numbers(m * k, 5), numbers(k * n, 6));
+        let (lies_a, lies_b) = (a.as_slice(), b.as_slice());
+        let (bias, residual) = (numbers(n, 7), numbers(m * n, 8));
+        let whole = |numbers: &[bf16]| numbers.iter().map(|x| x.to_f32()).collect::<Vec<f32>>();
+        let (bias, residual) = (whole(&bias), whole(&residual));
+        let expected = |i: usize, j: usize| -> f32 {
+            let sum: f32 = (0..k).map(|s| lies_a[i * k + s].to_f32() * lies_b[j * k + s].to_f32()).sum();
+            sum + bias[j] + residual[i * n + j]
+        };
+        let (a, b) = (Mat::row_major(&a, m, k).unwrap(), view(&b, k, n, true));
+        let packed = PackedTiles::new(b);
+        let epilogue = Epilogue {
+            bias: Some(Mat::new(&bias, 0, (m, n), (0, 1)).unwrap()),
+            residual: Some(Mat::row_major(&residual, m, n).unwrap()),
+            ..Epilogue::default()
+        };
+        for kernel in Kernel::present().filter(|kernel| kernel.dtype == DType::Bf16) {
+            for (right, turned) in [
+                (Right::Plain(b), false),
+                (Right::Plain(b), true),
+                (Right::Packed(&packed), false),
+                (Right::Packed(&packed), true),
+            ] {
+                let mut c = vec![f32::NAN; m * n];
+                let (row, col) = if turned { (1, m as isize) } else { (n as isize, 1) };
+                let view = MatMut::new(&mut c, 0, (m, n), (row, col)).unwrap();
+                let job = MixedJob { a, b: right, c: view, alpha: 1.0, beta: 0.0, epilogue };
+                (kernel.mixed().unwrap().to_f32)(job, &Pool::new(2), 2, &mut Scratch::new());
+                let at = |i: usize, j: usize| (i as isize * row + j as isize * col) as usize;
+                let right = |x: usize| c[at(x / n, x % n)] == expected(x / n, x % n);
+                assert!((0..m * n).all(right), "{} {m}x{n}x{k} {turned}", kernel.name);
+            }
         }
     }
 }

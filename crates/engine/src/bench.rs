@@ -65,11 +65,24 @@ pub struct Times {
 impl Times {
     /// The value that a share of the others lies below.
     pub fn quantile(&self, share: f64) -> f64 {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let place = ((sorted.len().saturating_sub(1)) as f64 * share).round() as usize;
-        sorted.get(place).copied().unwrap_or(f64::NAN)
+        quantile(self.values.clone(), share)
     }
+
+    /// How much faster this is than another: the median over the rounds of the paired ratio.
+    pub fn ratio(&self, other: &Times) -> Option<f64> {
+        let ratios: Vec<f64> = self.values.iter().zip(&other.values).map(|(x, y)| y / x).collect();
+        (!ratios.is_empty()).then(|| quantile(ratios, 0.5))
+    }
+}
+
+/// The value that a share of the others lies below: between two of them in proportion, so that the half of an even number is
+/// what lies in the middle of both. Of none it is no number.
+pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = values.len().saturating_sub(1) as f64 * share;
+    let at = |place: f64| values.get(place as usize).copied().unwrap_or(f64::NAN);
+    let (below, above) = (at(place.floor()), at(place.ceil()));
+    if below == above { below } else { below + (above - below) * place.fract() }
 }
 
 /// What was measured for a problem.
@@ -96,10 +109,7 @@ impl Measured {
 
     /// How much faster ours is than the best other: the median over the rounds of the paired ratio.
     pub fn ratio(&self) -> Option<f64> {
-        let (own, other) = (self.best(true)?, self.best(false)?);
-        let mut ratios: Vec<f64> = own.values.iter().zip(&other.values).map(|(x, y)| y / x).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied()
+        self.best(true)?.ratio(self.best(false)?)
     }
 
     /// The least time by the limits of the same rotation, at a quantile of both.

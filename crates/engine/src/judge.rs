@@ -65,8 +65,8 @@ impl Random {
     }
 }
 
-/// Extents around the edges of tiles, and primes.
-pub const EDGES: [u64; 20] = [0, 1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 23, 31, 33, 47, 48, 49, 65, 97];
+/// Extents around the edges of tiles (6, 8, 14, 16, 32 and 48 rows or columns), and primes.
+pub const EDGES: [u64; 23] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 65, 97];
 const DEPTHS: [u64; 10] = [0, 1, 2, 7, 16, 17, 64, 101, 257, 515];
 
 /// Layouts of a matrix: rows or columns as neighbours, with and without gaps, repeated, backwards, scattered.

@@ -2,6 +2,7 @@
 
 use crate::bench::WARM;
 use crate::problem::{Layout, Problem};
+use crate::vendor::Absent;
 use gemwright_core::DType;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -22,11 +23,17 @@ pub const SPINS: [(&str, &str); 4] = [
     ("OMP_PROC_BIND", "true"),
 ];
 
+fn absent(why: String) -> Absent {
+    Absent { name: PYTORCH, why, how: HOW }
+}
+
 /// A process that multiplies.
 pub struct Worker {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Whether it could be loaded, once that is known.
+    loaded: Option<Result<(), String>>,
     /// Its name as a candidate.
     pub name: &'static str,
     /// Version and where it comes from.
@@ -35,8 +42,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts PyTorch, in the Python that `GEMWRIGHT_PYTHON` names, or the active environment's.
-    pub fn pytorch(threads: usize) -> Result<Worker, crate::vendor::Absent> {
-        let absent = |why: String| crate::vendor::Absent { name: PYTORCH, why, how: HOW };
+    pub fn pytorch(threads: usize) -> Result<Worker, Absent> {
         let python = python();
         let mut child = Command::new(&python)
             .args(["-c", PROGRAM])
@@ -49,10 +55,23 @@ impl Worker {
             .map_err(|e| absent(format!("{python}: {e}")))?;
         let (input, output) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
         let Some(output) = output else { return Err(absent(format!("{python} has no output"))) };
-        let mut worker = Worker { child, input, output, name: PYTORCH, origin: String::new() };
+        let mut worker = Worker { child, input, output, loaded: None, name: PYTORCH, origin: String::new() };
         let hello = worker.answer().map_err(|_| absent(format!("{python} has no torch")))?;
         worker.origin = format!("{} ({python})", hello["version"].as_str().unwrap_or("version not told"));
         Ok(worker)
+    }
+
+    /// Waits until it is loaded, for who cannot do without it.
+    pub fn needed(mut self) -> Result<Worker, Absent> {
+        self.loaded().map_err(absent).map(|()| self)
+    }
+
+    /// Waits until it is loaded.
+    fn loaded(&mut self) -> Result<(), String> {
+        if self.loaded.is_none() {
+            self.loaded = Some(self.answer().map(|_| ()));
+        }
+        self.loaded.clone().unwrap_or(Ok(()))
     }
 
     /// Has it build operands for a problem, `sets` of them, and check its result; [`Worker::prepared`] waits for that.
@@ -72,12 +91,23 @@ impl Worker {
             "b": steps(&problem.b), "sets": sets, "prepacked": problem.prepacked, "threads": threads,
             "epilogue": problem.epilogue.names(),
         });
-        self.say(&request)
+        // Where nobody reads any more, why it could not be loaded says more.
+        match self.say(&request) {
+            Ok(()) => Ok(()),
+            Err(why) => self.loaded().and(Err(why)),
+        }
     }
 
-    /// Waits until it is done with what [`Worker::prepare`] has asked for.
+    /// Waits until it is done with what [`Worker::prepare`] has asked for, and then has it choose the fastest of its ways,
+    /// for which it wants to be alone on the machine.
     pub fn prepared(&mut self) -> Result<(), String> {
-        self.answer().map(|_| ())
+        self.loaded()?;
+        let ways = self.answer()?["ways"].as_u64();
+        if ways > Some(1) {
+            self.say(&json!({"do": "choose"}))?;
+            self.answer()?;
+        }
+        Ok(())
     }
 
     /// Seconds of one run, over so many.

@@ -329,7 +329,8 @@ fn chosen(args: &Args, dtype: DType, threads: usize) -> Result<Chosen, Error> {
     };
     let mut workers = Vec::new();
     if wanted(PYTORCH) {
-        match Worker::pytorch(threads) {
+        let by_name = args.against.is_some();
+        match Worker::pytorch(threads).and_then(|worker| if by_name { worker.needed() } else { Ok(worker) }) {
             Ok(worker) => workers.push(worker),
             Err(why) => absent.push(why),
         }

@@ -1,11 +1,12 @@
 //! `gemwright bench --device cuda --chain`: all products of the list in one graph, one after the other.
 
 use super::asked::Asked;
+use super::bench_cuda::median;
 use gemwright_engine::Candidate;
 use gemwright_engine::bench::Times;
 use gemwright_engine::cuda::bench::{Measured, Method};
 use gemwright_engine::cuda::chain::{Link, measure_chains};
-use gemwright_engine::cuda::contest::{Field, ratio};
+use gemwright_engine::cuda::contest::Field;
 use gemwright_engine::cuda::{CublasLt, Kernel};
 use gemwright_report as report;
 use serde_json::{Value, json};
@@ -41,11 +42,6 @@ pub fn chained(asked: &[Asked], rows: &[Value], field: &Field<'_>, rounds: usize
 
 fn fastest_of_vendor(row: &Value) -> Option<&str> {
     let times = row["burst"]["times"].as_array()?.iter().filter(|time| time["own"] != json!(true));
-    let median = |time: &Value| {
-        let mut values: Vec<f64> = time["us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)
-    };
     times.min_by(|x, y| median(x).total_cmp(&median(y)))?["name"].as_str()
 }
 
@@ -57,7 +53,7 @@ impl Chained {
     pub fn json(&self) -> Value {
         let times = self.0.times.iter().map(|times| {
             let us: Vec<f64> = times.values.iter().map(|x| (x * 1e10).round() / 1e4).collect();
-            json!({"name": times.name, "us": us, "own_is": self.own().map(|own| ratio(own, times))})
+            json!({"name": times.name, "us": us, "own_is": self.own().and_then(|own| own.ratio(times))})
         });
         let left_out = self.0.left_out.iter().map(|(name, why)| json!({"name": name, "left_out": why}));
         times.chain(left_out).collect()
@@ -67,9 +63,10 @@ impl Chained {
     pub fn lines(&self) -> String {
         let line = |times: &Times| {
             let took = report::seconds(times.quantile(0.5));
-            let faster = self.own().map_or(String::new(), |own| {
-                format!("   ours is {} times as fast", report::significant(ratio(own, times), 3))
-            });
+            let faster = self
+                .own()
+                .and_then(|own| own.ratio(times))
+                .map_or(String::new(), |ratio| format!("   ours is {} times as fast", report::significant(ratio, 3)));
             format!("  {:<20} {took:>10}{faster}", times.name)
         };
         let left_out = self.0.left_out.iter().map(|(name, why)| format!("  {name:<20} left out: {why}"));

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::output::Format;
 use gemwright_core::{Catalog, Cell, Chip, DType, Roof, Table, TunedDevice};
 use gemwright_cuda::{Device, MOST_GROUPS, Tools, compiler_version};
-use gemwright_engine::bench::Times;
+use gemwright_engine::bench::{Times, quantile};
 use gemwright_engine::cuda::bench::{Measured, Method};
-use gemwright_engine::cuda::contest::{Entrants, Field, contest, ratio};
+use gemwright_engine::cuda::contest::{Entrants, Field, contest, kernels_of};
 use gemwright_engine::cuda::{Case, CublasLt, CudaQueue, Routing, TABLE, Tabled};
 use gemwright_engine::{Candidate, Dispatcher, Epilogue, Layout, Problem, Scaling, tuned_files};
 use gemwright_report as report;
@@ -70,13 +70,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let table = args.table.as_deref().map(|path| tabled(path, &device, vendor.as_ref())).transpose()?;
     let (vendor_here, table) = (vendor.as_ref(), table.as_ref());
     let field = Field { device: &device, queue: &queue, tools: &tools, vendor: vendor_here, entrants, table };
-    let cases: Vec<Case> = asked
-        .iter()
-        .flat_map(|asked| {
-            let entrants = entrants.of(&asked.problem, &device).into_iter();
-            entrants.map(|kernel| Case { kernel, problem: asked.problem })
-        })
-        .collect();
+    let cases: Vec<Case> = asked.iter().flat_map(|asked| kernels_of(&asked.problem, entrants, &device)).collect();
     compile_all(&cases, &device);
     let rounds = args.rounds.max(1);
     let routing = match args.routing {
@@ -296,7 +290,7 @@ fn figures(measured: &Measured) -> Value {
         json!({"name": t.name, "own": t.own, "us": values})
     };
     let times: Vec<Value> = measured.times.iter().map(of).collect();
-    let paired = |one: Option<&Times>, other: Option<&Times>| one.zip(other).map(|(x, y)| ratio(x, y));
+    let paired = |one: Option<&Times>, other: Option<&Times>| one.zip(other).and_then(|(x, y)| x.ratio(y));
     let default = measured.of("cublaslt");
     json!({
         "times": times, "left_out": measured.left_out,
@@ -310,10 +304,9 @@ fn figures(measured: &Measured) -> Value {
     })
 }
 
-fn median(time: &Value) -> f64 {
-    let mut values: Vec<f64> = time["us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN) * 1e-6
+/// Seconds of a candidate, by its JSON.
+pub fn median(time: &Value) -> f64 {
+    quantile(time["us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect(), 0.5) * 1e-6
 }
 
 fn line(row: &Value) -> String {
@@ -325,13 +318,10 @@ fn line(row: &Value) -> String {
     let times = row["burst"]["times"].as_array().cloned().unwrap_or_default();
     let shown = times.iter().map(|t| format!("{} {:.2}", t["name"].as_str().unwrap_or(""), median(t) * 1e6));
     let ratio = |name: &str| row["burst"][name].as_f64().map_or("-".into(), |x| format!("{x:.3}"));
-    format!(
-        "{head}  x{} of best, x{} of own best, x{} of our own with whole weights | {}",
-        ratio("to_best"),
-        ratio("picked_to_own_best"),
-        ratio("to_whole_weights"),
-        shown.collect::<Vec<_>>().join("  ")
-    )
+    let whole = row["burst"]["to_whole_weights"].as_f64();
+    let whole = whole.map_or(String::new(), |x| format!(", x{x:.3} of our own with whole weights"));
+    let shown = shown.collect::<Vec<_>>().join("  ");
+    format!("{head}  x{} of best, x{} of own best{whole} | {shown}", ratio("to_best"), ratio("picked_to_own_best"))
 }
 
 /// Seconds at the chip's roof.

@@ -35,6 +35,11 @@ impl Pace {
         self.owed -= if due { self.turns } else { 0 };
         due
     }
+
+    /// All of it has been done.
+    pub fn is_done(&self, done: usize) -> bool {
+        done == self.all
+    }
 }
 
 /// Asks for a line of each of the rows of a panel, some bytes apart, to the first-level cache. Where rows come from memory and

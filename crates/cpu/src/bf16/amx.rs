@@ -54,7 +54,7 @@ impl Columns<'_> {
     }
 
     /// The tile of columns j.. (up to 16), steps from 32 · `step` on (up to 32): pairs of steps, or lines where operands are
-    /// swapped. Weights that are laid out are left where they are.
+    /// swapped.
     ///
     /// # Safety
     /// AVX-512 F, BW and VL are there; column j, a multiple of 16, and the step are inside; 1 KB is writable at `to`.
@@ -64,7 +64,7 @@ impl Columns<'_> {
             match self {
                 Columns::Plain(lines) if swapped => rows_tile(lines, j, step * STEP, to),
                 Columns::Plain(lines) => columns_tile(lines, j, step * STEP, to),
-                Columns::Packed(_) => {}
+                Columns::Packed(_) => unreachable!("packed columns are used as they are"),
             }
         }
     }

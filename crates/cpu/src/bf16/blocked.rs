@@ -86,7 +86,7 @@ impl<U> Shared<'_, U> {
 struct Own {
     /// A panel of rows as tiles.
     panel: *mut u8,
-    /// Two finished pieces.
+    /// Two places for a finished piece.
     staged: *mut f32,
     /// The sums of a block of the result.
     sums: *mut f32,
@@ -126,7 +126,8 @@ pub fn blocked<U: Output>(
     let working = Groups::new(groups, blocks.count_of_group(), members);
     pool.run(threads, &|thread| {
         // SAFETY: `gemm_amx` has asked for the instructions; pieces of the columns and blocks of the result are whose who
-        // claimed them; nobody reads columns before all are laid out; `thread` < `threads`, so its part is its own.
+        // claimed them, those of near rows with the columns that they lay out; nobody reads columns of others before all are
+        // laid out; `thread` < `threads`, so its part is its own.
         unsafe {
             let panel = shared.laid.from(all_columns + all_rows + thread * own);
             let staged = panel.add(blocks.steps * PAIR).cast::<f32>();
@@ -234,8 +235,9 @@ unsafe fn lay_rows<U>(shared: &Shared<'_, U>, step: usize, first: usize) {
 /// A block of the result. Takes the piece that is not yet written, and gives back its own last one.
 ///
 /// # Safety
-/// AVX-512 F, BW, VL and BF16 are there, tiles configured, columns laid out; the block of the result and `own` are this
-/// thread's; operands are `SWAPPED` where rows are packed.
+/// AVX-512 F, BW, VL and BF16 are there, tiles configured, columns laid out: of near rows those of the block's first band,
+/// while the place of the others' is this thread's. The block of the result and `own` are this thread's, and so is what is
+/// `finished`, with its sums in one of the two places; operands are `SWAPPED` where rows are packed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn multiply<const SWAPPED: bool, U: Output>(
     shared: &Shared<'_, U>,
@@ -275,7 +277,7 @@ unsafe fn multiply<const SWAPPED: bool, U: Output>(
                     first: band == 0,
                     // Who needs columns alone lays the next band out while the first panel goes by this one.
                     lays: (lays && panel == 0 && band + 1 < bands).then(|| blocks.band(first_band + band + 1)),
-                    // The staged ones take turns.
+                    // The piece before has left its place by the end of this one's steps, so either would do.
                     own: Own {
                         sums: own.sums.wrapping_add((panel * bands + band) * piece::SUMS),
                         staged: own.staged.wrapping_add(band % 2 * piece::SUMS),
@@ -355,6 +357,7 @@ unsafe fn go<const WIDE: usize, const SWAPPED: bool, U: Output>(
                 lay_step(shared, 0, band, step);
             }
         }
+        debug_assert!(leaving.is_done(), "the place of the piece before is written again");
         if last {
             return piece::leave::<WIDE, SWAPPED, U>(&shared.sink, at, own.staged);
         }

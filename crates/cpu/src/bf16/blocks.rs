@@ -181,12 +181,30 @@ mod tests {
 
     #[test]
     fn every_piece_is_in_one_block_and_sums_do_not_depend_on_threads() {
-        let memory = vec![bf16::ZERO; 2048 * 700];
-        for (p, q, k) in
-            [(64, 64, 64), (600, 300, 700), (2048, 33, 700), (100, 2048, 96), (1000, 1000, 300), (300, 4096, 700)]
-        {
-            let rows = Rows::Plain(Mat::row_major(&memory, p, k).unwrap());
+        let memory = vec![bf16::ZERO; 4400 * 4096];
+        let mut cut = [0; 2];
+        for (p, q, k, turned) in [
+            (64, 64, 64, false),
+            (600, 300, 700, false),
+            (2048, 33, 700, false),
+            (100, 2048, 96, false),
+            (1000, 1000, 300, false),
+            (300, 4096, 700, false),
+            // k in two halves, in more blocks, in short ones; rows that lie across k.
+            (300, 4096, 4096, false),
+            (300, 4096, 4400, false),
+            (600, 60, 700, false),
+            (600, 60, 4400, true),
+            (300, 4096, 4400, true),
+        ] {
+            let lines = match turned {
+                false => Mat::row_major(&memory, p, k).unwrap(),
+                true => Mat::row_major(&memory, k, p).unwrap().transposed(),
+            };
+            let rows = Rows::Plain(lines);
             let one = Blocks::new(&rows, (q, k), 1);
+            cut[0] += usize::from(one.all_k == 2);
+            cut[1] += usize::from(one.all_k > 2);
             for threads in 1..17 {
                 let blocks = Blocks::new(&rows, (q, k), threads);
                 assert_eq!((blocks.steps, blocks.all_k), (one.steps, one.all_k));
@@ -209,5 +227,6 @@ mod tests {
                 );
             }
         }
+        assert!(cut.iter().all(|some| *some > 0), "{cut:?}");
     }
 }

@@ -102,4 +102,9 @@ impl Leaving {
             self.done += 1;
         }
     }
+
+    /// All of it has left.
+    pub fn is_done(&self) -> bool {
+        self.piece.is_none() || self.pace.is_done(self.done)
+    }
 }

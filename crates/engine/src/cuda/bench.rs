@@ -65,7 +65,7 @@ pub struct Contestant<'a> {
 pub struct Measured {
     /// Seconds of a product, of each candidate in its windows.
     pub times: Vec<Times>,
-    /// Of those whose problem is not that of the first.
+    /// Of those whose problem is another.
     pub beside: Vec<Times>,
     /// Candidates that refused, with the reason.
     pub left_out: Vec<(String, String)>,
@@ -171,8 +171,8 @@ impl Set {
 /// A candidate with its window.
 struct Entry {
     times: Times,
-    /// Its problem is the first's.
-    first: bool,
+    /// Its problem is the one that is measured, not one beside it.
+    asked: bool,
     graph: Graph,
     products: usize,
     _plan: Box<dyn Plan>,
@@ -189,28 +189,34 @@ pub fn measure(
 ) -> Result<Vec<Measured>, CudaError> {
     let contestants: Vec<_> =
         candidates.iter().map(|candidate| Contestant { candidate: *candidate, problem }).collect();
-    measure_each(&contestants, queue, tools, methods)
+    measure_each(problem, &contestants, queue, tools, methods)
 }
 
-/// The same where problems differ, by the types of their operands for instance: they take turns all the same.
+/// The same where some have another problem, by the types of its operands for instance: they take turns all the same, and
+/// are left out where there is no room for it.
 pub fn measure_each(
+    asked: &Problem,
     contestants: &[Contestant<'_>],
     queue: &CudaQueue,
     tools: &Tools,
     methods: &[Method],
 ) -> Result<Vec<Measured>, CudaError> {
     let routing = methods.first().map_or(Routing::Even, |method| method.routing);
-    let mut sets_of: Vec<(&Problem, Vec<Set>)> = Vec::new();
-    for Contestant { problem, .. } in contestants {
+    let (mut sets_of, mut without_room): (Vec<(&Problem, Vec<Set>)>, Vec<_>) = Default::default();
+    for Contestant { candidate, problem } in contestants {
         if sets_of.iter().all(|(other, _)| other != problem) {
-            sets_of.push((problem, sets(problem, queue, tools, 1..=MOST_SETS, routing)?));
+            match sets(problem, queue, tools, 1..=MOST_SETS, routing) {
+                Ok(sets) => sets_of.push((problem, sets)),
+                Err(why) if *problem == asked => return Err(why),
+                Err(why) => without_room.push((candidate.name().to_string(), format!("beside the product: {why}"))),
+            }
         }
     }
     let events = [Event::new(queue.stream.device())?, Event::new(queue.stream.device())?];
     let [before, after] = &events;
     let mut all = Vec::new();
     for method in methods {
-        let mut left_out = Vec::new();
+        let mut left_out = without_room.clone();
         let mut entries: Vec<Entry> = Vec::new();
         for &Contestant { candidate, problem } in contestants {
             let Some((_, sets)) = sets_of.iter().find(|(other, _)| *other == problem) else { continue };
@@ -250,8 +256,8 @@ pub fn measure_each(
             let products = products.next_multiple_of(sets.len());
             let graph = queue.stream.capture(|| run(products))?;
             let times = Times { name: candidate.name().into(), own: candidate.is_own(), values: Vec::new() };
-            let first = problem == contestants[0].problem;
-            entries.push(Entry { times, first, graph, products, _plan: plan, _workspace: workspace });
+            let asked = problem == asked;
+            entries.push(Entry { times, asked, graph, products, _plan: plan, _workspace: workspace });
         }
         // The first round is not counted.
         for round in 0..=method.rounds {
@@ -267,7 +273,7 @@ pub fn measure_each(
                 }
             }
         }
-        let (times, beside): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.first);
+        let (times, beside): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.asked);
         let [times, beside] = [times, beside].map(|some| some.into_iter().map(|entry| entry.times).collect());
         all.push(Measured { times, beside, left_out });
     }

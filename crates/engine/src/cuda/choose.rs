@@ -68,8 +68,9 @@ fn epilogue_clocks(epilogue: &Epilogue) -> f64 {
     };
     let parts = epilogue.parts.iter().flatten().map(|part| if part.row == 0 || part.col == 0 { 0.005 } else { 0.15 });
     let kept = if epilogue.kept.is_some() { 0.1 } else { 0.0 };
-    // Of two weights' sums only one is activated, but the other must be brought to it. Of ten kernels of ours on one gated layer
-    // (512 x 14336 x 4096 in `benches/h200-2026-11-19-fourth`) the one that is picked by this is 0.3 % behind the best.
+    // A fit to one gated layer, not a count of what is done (one of two weights' sums is activated, the other brought to it): of
+    // ten kernels of ours on SiLU · up of 512 x 14336 x 4096 (`benches/h200-2026-11-19-fourth`) the one that is picked by this
+    // is 0.3 % behind the best. Gates with other activations were not measured.
     activation * if epilogue.gated { 2.0 } else { 1.0 } + parts.sum::<f64>() + kept
 }
 

@@ -72,7 +72,7 @@ pub(super) const LOOK: Method = Method { rounds: 3, window: 1e-3, pause: Duratio
 pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Result<Vec<Measured>, CudaError> {
     // Right first, then fast.
     let mut wrong = Vec::new();
-    let mut right = |kernels: Vec<Kernel>, problem: &Problem| {
+    let right = |kernels: Vec<Kernel>, problem: &Problem, wrong: &mut Vec<(String, String)>| {
         let mut right = Vec::new();
         for kernel in kernels {
             let candidate = kernel.candidate(field.device);
@@ -83,13 +83,18 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
         }
         Ok::<_, CudaError>(right)
     };
-    let own = right(field.entrants.of(problem, field.device), problem)?;
-    // Weights of less bits are there to be faster than whole ones.
-    let whole = problem.with_whole_weights();
-    let of_whole = match whole != *problem {
-        true => right(Entrants::Picked(0).of(&whole, field.device), &whole)?,
-        false => Vec::new(),
+    let own = right(field.entrants.of(problem, field.device), problem, &mut wrong)?;
+    let (whole, mut not_whole) = (beside(problem), Vec::new());
+    let of_whole = match whole.map(|whole| right(of_whole(field.device, &whole), &whole, &mut not_whole)) {
+        None => Vec::new(),
+        Some(Ok(of_whole)) => of_whole,
+        // What stands beside the product does not end its measurement: twice the bytes may not find room.
+        Some(Err(why)) => {
+            not_whole.push((String::from("own"), why.to_string()));
+            Vec::new()
+        }
     };
+    wrong.extend(not_whole.into_iter().map(|(name, why)| (name, format!("with whole weights: {why}"))));
     let proposals: Vec<CublasLt> = field.vendor.map_or(Vec::new(), CublasLt::proposals);
     let mut all: Vec<&dyn Candidate> = own.iter().map(|own| &**own).collect();
     if !proposals.is_empty() {
@@ -102,12 +107,34 @@ pub fn contest(problem: &Problem, field: &Field<'_>, methods: &[Method]) -> Resu
     }
     all.extend(field.table.map(|table| table as &dyn Candidate));
     let mut contestants: Vec<_> = all.into_iter().map(|candidate| Contestant { candidate, problem }).collect();
-    contestants.extend(of_whole.iter().map(|candidate| Contestant { candidate: &**candidate, problem: &whole }));
-    let mut measured = measure_each(&contestants, field.queue, field.tools, methods)?;
+    if let Some(whole) = &whole {
+        contestants.extend(of_whole.iter().map(|candidate| Contestant { candidate: &**candidate, problem: whole }));
+    }
+    let mut measured = measure_each(problem, &contestants, field.queue, field.tools, methods)?;
     for measured in &mut measured {
         measured.left_out.extend(wrong.iter().cloned());
     }
     Ok(measured)
+}
+
+/// What a problem is measured beside: weights of less bits are there to be faster than whole ones.
+fn beside(problem: &Problem) -> Option<Problem> {
+    Some(problem.with_whole_weights()).filter(|whole| whole != problem)
+}
+
+/// The kernel that is measured of [`beside`].
+fn of_whole(device: &Device, whole: &Problem) -> Vec<Kernel> {
+    Entrants::Picked(0).of(whole, device)
+}
+
+/// All kernels of ours that take part in the measurement of a problem, to be compiled before it.
+pub fn kernels_of(problem: &Problem, entrants: Entrants<'_>, device: &Device) -> Vec<Case> {
+    let case = |problem: Problem| move |kernel| Case { kernel, problem };
+    let mut all: Vec<Case> = entrants.of(problem, device).into_iter().map(case(*problem)).collect();
+    if let Some(whole) = beside(problem) {
+        all.extend(of_whole(device, &whole).into_iter().map(case(whole)));
+    }
+    all
 }
 
 impl Measured {
@@ -126,11 +153,4 @@ impl Measured {
         let all = self.times.iter().filter(|times| times.own == own && times.name != TABLE);
         all.min_by(|x, y| x.quantile(0.5).total_cmp(&y.quantile(0.5)))
     }
-}
-
-/// How much faster one is than another: the median over the windows of the paired ratio.
-pub fn ratio(one: &Times, other: &Times) -> f64 {
-    let mut ratios: Vec<f64> = one.values.iter().zip(&other.values).map(|(x, y)| y / x).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
 }
