@@ -127,13 +127,15 @@ impl Pool {
     /// any more. Threads that come too late, and all of them while another caller has the pool, stay out:
     /// a task claims its pieces and must be complete when any one thread returns from it.
     pub fn run(&self, most: usize, task: &(dyn Fn(usize) + Sync)) {
-        let taken = match self.turn.try_lock() {
-            Ok(turn) if most > 1 && !self.workers.is_empty() => Some(turn),
+        if most <= 1 || self.workers.is_empty() {
+            return task(0);
+        }
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
             // A task that panicked has left nothing behind.
-            Err(TryLockError::Poisoned(turn)) if most > 1 => Some(turn.into_inner()),
-            _ => None,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return task(0),
         };
-        let Some(_turn) = taken else { return task(0) };
         // SAFETY: only the lifetime changes; below nobody is left in the task before this returns.
         let current = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static Task>(task) };
         let door = &self.shared.door.0;

@@ -44,6 +44,56 @@ pub enum MultiplyError {
 pub struct Multiply {
     plan: Box<dyn Plan>,
     queue: CpuQueue,
+    needs: Needs,
+}
+
+/// The elements that operands have to have, worked out once: a small product takes less time than that.
+struct Needs {
+    a: Need,
+    b: Need,
+    out: Need,
+    parts: Parts<Need>,
+}
+
+/// So many elements from the first on.
+#[derive(Clone, Copy)]
+struct Need {
+    /// More than any slice has where some would lie before the first.
+    elements: usize,
+    /// What is said to who gives fewer.
+    span: i128,
+}
+
+impl Needs {
+    fn of(problem: &Problem) -> Needs {
+        let (p, e) = (problem.product, &problem.epilogue);
+        let need = |layout: &Layout, rows, cols| Need::of(layout, (p.batch, rows, cols));
+        Needs {
+            a: need(&problem.a, p.m, p.k),
+            b: need(&problem.b, p.k, p.n),
+            out: need(&problem.out, p.m, p.n),
+            parts: e.parts.map(|part| part.map(|layout| need(&layout, p.m, p.n))),
+        }
+    }
+}
+
+impl Need {
+    fn of(layout: &Layout, (batch, rows, cols): (u64, u64, u64)) -> Need {
+        if batch == 0 || rows == 0 || cols == 0 {
+            return Need { elements: 0, span: 0 };
+        }
+        let (least, most) = layout.reach(batch, rows, cols).unwrap_or((-1, i64::MAX - 1));
+        let span = i128::from(most) - i128::from(least) + 1;
+        let elements = if least == 0 { usize::try_from(span).unwrap_or(usize::MAX) } else { usize::MAX };
+        Need { elements, span }
+    }
+
+    fn met_by(&self, operand: &'static str, given: usize) -> Result<(), MultiplyError> {
+        match given >= self.elements {
+            true => Ok(()),
+            false => Err(MultiplyError::Short { operand, given, needed: self.span }),
+        }
+    }
 }
 
 impl Multiply {
@@ -63,7 +113,12 @@ impl Multiply {
 
     /// With a candidate and a queue of the caller's choice.
     pub fn with(candidate: &dyn Candidate, problem: Problem, queue: CpuQueue) -> Result<Multiply, MultiplyError> {
-        Ok(Multiply { plan: candidate.prepare(&problem)?, queue })
+        Ok(Multiply::of(candidate.prepare(&problem)?, queue))
+    }
+
+    fn of(plan: Box<dyn Plan>, queue: CpuQueue) -> Multiply {
+        let needs = Needs::of(plan.problem());
+        Multiply { plan, queue, needs }
     }
 
     /// The same with weights that are laid out now, in memory of its own: `b` is not needed any more.
@@ -76,13 +131,11 @@ impl Multiply {
         if T::NAME != problem.dtype.name() {
             return Err(MultiplyError::DType(T::NAME));
         }
-        let p = problem.product;
-        let short = |needed| MultiplyError::Short { operand: "b", given: b.len(), needed };
-        inside(&problem.b, (p.batch, p.k, p.n), b.len()).map_err(short)?;
+        Needs::of(&problem).b.met_by("b", b.len())?;
         // SAFETY: every element was shown to lie inside of it.
         let plan = unsafe { candidate.prepare_packed(&problem, &Operand::at_start(Region::of(b))) }?;
         match plan.holds_weights() {
-            true => Ok(Multiply { plan, queue }),
+            true => Ok(Multiply::of(plan, queue)),
             false => Err(MultiplyError::Refused(Refusal::Prepack)),
         }
     }
@@ -90,7 +143,7 @@ impl Multiply {
     /// The same laid out weights for another number of rows; none where their layout depends on it.
     pub fn for_rows(&self, problem: &Problem) -> Option<Multiply> {
         let queue = CpuQueue { pool: self.queue.pool.clone(), threads: self.queue.threads };
-        Some(Multiply { plan: self.plan.for_rows(problem)?, queue })
+        Some(Multiply::of(self.plan.for_rows(problem)?, queue))
     }
 
     /// Computes it with the weights that are laid out.
@@ -135,46 +188,38 @@ impl Multiply {
                 return Err(MultiplyError::DType(given));
             }
         }
-        let p = problem.product;
-        let check = |operand: &'static str, layout: &Layout, (rows, cols): (u64, u64), given: usize| {
-            let short = |needed| MultiplyError::Short { operand, given, needed };
-            inside(layout, (p.batch, rows, cols), given).map_err(short)
-        };
-        check("a", &problem.a, (p.m, p.k), a.len())?;
+        self.needs.a.met_by("a", a.len())?;
         if let Some(b) = b {
-            check("b", &problem.b, (p.k, p.n), b.len())?;
+            self.needs.b.met_by("b", b.len())?;
         }
-        check("out", &problem.out, (p.m, p.n), out.len())?;
+        self.needs.out.met_by("out", out.len())?;
+        let b = b.map_or(Region::NONE, Region::of);
+        let mut operands = Operands::new(
+            Operand::at_start(Region::of(a)),
+            Operand::at_start(b),
+            Operand::at_start(Region::of_mut(out)),
+        );
         for part in Part::ALL {
-            let name = part.name();
-            match (&problem.epilogue.parts[part as usize], parts[part as usize]) {
-                (Some(layout), Some(given)) => check(name, layout, (p.m, p.n), given.len())?,
-                (Some(_), None) => return Err(MultiplyError::Part(format!("takes a {name}, which is not given"))),
-                (None, Some(_)) => return Err(MultiplyError::Part(format!("takes no {name}"))),
+            match (&self.needs.parts[part as usize], parts[part as usize]) {
                 (None, None) => {}
+                (Some(need), Some(given)) => {
+                    need.met_by(part.name(), given.len())?;
+                    operands.parts[part as usize] = Some(Operand::at_start(Region::of(given)));
+                }
+                (need, _) => return Err(wrong_part(part, need.is_some())),
             }
         }
-        let b = b.map_or(Region::NONE, Region::of);
-        let [a, b, out] = [Region::of(a), b, Region::of_mut(out)].map(Operand::at_start);
-        let parts = parts.map(|part| part.map(|part| Operand::at_start(Region::of(part))));
         // SAFETY: 1 every element was shown to lie inside its slice, weights that are laid out are not looked at again, and
         // a CPU queue is done when `run` returns.
         // 2 `out` is borrowed mutably, so nobody else touches it and it overlaps nothing.
-        unsafe { self.plan.run(&self.queue, &Operands { parts, ..Operands::new(a, b, out) }, Region::NONE) }?;
-        Ok(())
+        Ok(unsafe { self.plan.run(&self.queue, &operands, Region::NONE) }?)
     }
 }
 
-/// All elements lie in `given` from the first on; otherwise how many it would take.
-fn inside(layout: &Layout, (batch, rows, cols): (u64, u64, u64), given: usize) -> Result<(), i128> {
-    if batch == 0 || rows == 0 || cols == 0 {
-        return Ok(());
-    }
-    match layout.reach(batch, rows, cols) {
-        Some((0, most)) if i128::from(most) < given as i128 => Ok(()),
-        Some((least, most)) => Err(i128::from(most) - i128::from(least) + 1),
-        None => Err(i128::from(i64::MAX)),
-    }
+#[cold]
+fn wrong_part(part: Part, wanted: bool) -> MultiplyError {
+    let name = part.name();
+    MultiplyError::Part(if wanted { format!("takes a {name}, which is not given") } else { format!("takes no {name}") })
 }
 
 #[cfg(test)]
