@@ -20,6 +20,8 @@ fn doctor_checks_every_kernel() {
     let kernels = answer["candidates"].as_array().unwrap().iter().filter(own).count();
     assert_eq!(kernels, answer["machine"]["kernels"].as_array().unwrap().len());
     assert!(answer["limits"]["limit.read"].as_f64().unwrap() > 1e8);
+    assert!(answer["latencies"]["product"].as_f64().unwrap() < 1e-4);
+    assert!(answer["machine"]["instructions"].is_array());
 }
 
 #[test]

@@ -335,7 +335,8 @@ impl KernelChoice {
             // Where all tiles run at once, each of which brings more than it computes.
             _ => self.schedule == Schedule::DataParallel && m <= 128 && (72..=128).contains(&n) && self.tile.pingpong,
         };
-        let fits = self.tile.sums() <= self.schedule.most_sums();
+        let far = split && self.cluster != Cluster::ONE;
+        let fits = self.tile.sums() <= self.schedule.most_sums(far && self.tile.pingpong);
         fits && shared
             && n.is_multiple_of(if self.turned { 8 } else { 16 })
             && (!(fine || m == 192) || whole)

@@ -224,9 +224,12 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Sums that a thread may keep: adding others' to them takes registers too.
-    pub fn most_sums(&self) -> u32 {
+    /// Sums that a thread may keep: adding others' to them takes registers too. `far_in_turns`: parts of K are added up through
+    /// memory, by tiles in turns.
+    pub fn most_sums(&self, far_in_turns: bool) -> u32 {
         match self {
+            // With 128 they spilled.
+            Schedule::SplitK(2) if far_in_turns => 120,
             Schedule::DataParallel | Schedule::Persistent => 192,
             Schedule::StreamK => 160,
             Schedule::SplitK(_) => 128,

@@ -36,6 +36,28 @@ impl Isa {
     }
 }
 
+/// What this machine's cores can do of what kernels here look at, by the names the system gives it.
+#[cfg(target_arch = "x86_64")]
+pub fn instructions() -> Vec<&'static str> {
+    let all = [
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ("avx512vbmi2", is_x86_feature_detected!("avx512vbmi2")),
+        ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+        ("amx-bf16", crate::amx::available()),
+    ];
+    all.into_iter().filter_map(|(name, there)| there.then_some(name)).collect()
+}
+
+/// What this machine's cores can do of what kernels here look at: none looks at anything.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn instructions() -> Vec<&'static str> {
+    Vec::new()
+}
+
 /// A function that multiplies one element type.
 type Run<T> = fn(Job<'_, T>, &Pool, usize, &mut Scratch);
 

@@ -42,7 +42,7 @@ pub use cache::Caches;
 pub use epilogue::{Epilogue, Finish, finish};
 pub use gemm::{Job, Tiles, gemm, gemm_packed, gemm_with};
 pub use half;
-pub use kernel::{Isa, Kernel, KernelError, Mixed, RunPacked, WithPacked};
+pub use kernel::{Isa, Kernel, KernelError, Mixed, RunPacked, WithPacked, instructions};
 pub use level1::{axpy, dot, gemv, ger, nrm2, scal};
 pub use limits::{fma_loop, read_loop};
 pub use matrix::{Mat, MatMut, ViewError};

@@ -45,6 +45,14 @@ pub fn put(key: &str, bytes: &[u8]) {
     }
 }
 
+/// How many are kept, and their bytes.
+pub fn size() -> (usize, u64) {
+    let entries = folder().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let compiled = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "cubin"));
+    let bytes = compiled.filter_map(|entry| entry.metadata().ok()).map(|about| about.len());
+    bytes.fold((0, 0), |(count, all), bytes| (count + 1, all + bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

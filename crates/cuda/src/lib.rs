@@ -24,7 +24,7 @@ mod walk;
 mod wgmma;
 
 pub use bias_grad::{BiasGrad, compile_bias_grad};
-pub use cache::folder as cache_folder;
+pub use cache::{folder as cache_folder, size as cache_size};
 pub use config::{Config, Gate, Grouping, Layouts, OutWay, Output, PartWay};
 pub use decode::{Decode, DecodeConfig};
 pub use driver::{Device, Event, Graph, Kernel, Memory, Properties, Stream};

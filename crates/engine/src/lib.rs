@@ -13,6 +13,7 @@ mod device;
 mod dispatch;
 mod epilogue;
 pub mod judge;
+pub mod latency;
 pub mod limit;
 mod mapped;
 mod oracle;

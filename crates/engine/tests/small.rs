@@ -68,6 +68,5 @@ fn small_products_ask_for_no_memory_and_little_time() {
         runs::<f32>(Problem::linear(1, 1, 1, DType::F32), 1).1,
         runs::<f64>(Problem::linear(1, 1, 1, DType::F64), 1).1,
     ];
-    println!("one product: {:.0} ns in f32, {:.0} in f64", one[0] * 1e9, one[1] * 1e9);
     assert!(one.iter().all(|seconds| *seconds < MOST), "{one:?}");
 }

@@ -1,13 +1,14 @@
 //! `gemwright doctor`: what this machine has, measured limits, every kernel through the judge.
 
 use super::bench::DeviceArg;
-use super::doctor_cuda;
+use super::doctor_cuda::{self, kept_kernels};
 use crate::chips::host;
 use crate::error::Error;
 use crate::output::{Format, OutputArgs};
 use gemwright_core::{Cell, DType, Table};
-use gemwright_cpu::{Caches, Kernel, cores_of_this_machine};
+use gemwright_cpu::{Caches, Kernel, cores_of_this_machine, instructions};
 use gemwright_engine::judge::{EDGES, cases, judge};
+use gemwright_engine::latency::{smallest_product, waking};
 use gemwright_engine::limit::Limit;
 use gemwright_engine::{Candidate, CpuQueue, candidates};
 use gemwright_report as report;
@@ -43,6 +44,7 @@ pub fn machine() -> Value {
         "cpu": host::read().map_or_else(|_| "unknown".into(), |chip| chip.name),
         "cores": cores_of_this_machine(), "threads": std::thread::available_parallelism().map_or(1, usize::from),
         "l1": caches.l1, "l2": caches.l2, "l3": caches.l3,
+        "instructions": instructions(),
         "kernels": Kernel::present().map(|kernel| kernel.name).collect::<Vec<_>>(),
     })
 }
@@ -87,6 +89,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             (limit.name(), (0..TURNS).map(turn).fold(0.0, f64::max))
         })
         .collect();
+    let latencies = [("waking", waking(&queue.pool, threads)), ("product", smallest_product())];
     if args.output.format == Format::Json {
         let candidates: Vec<Value> = checked
             .iter()
@@ -95,8 +98,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let absent: Vec<Value> = absent.iter().map(|a| json!({"name": a.name, "why": a.why, "how": a.how})).collect();
         let limits: Value =
             limits.iter().map(|(name, rate)| (name.clone(), json!(rate))).collect::<serde_json::Map<_, _>>().into();
-        let out =
-            json!({"format": 1, "machine": machine(), "candidates": candidates, "absent": absent, "limits": limits});
+        let out = json!({"format": 1, "machine": machine(), "candidates": candidates, "absent": absent, "limits": limits,
+                   "latencies": latencies.into_iter().map(|(name, seconds)| (name.to_string(), json!(seconds))).collect::<serde_json::Map<_, _>>()});
         args.output.write(&out.to_string())?;
         return verdict(&checked);
     }
@@ -117,6 +120,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let name = host::read().map_or_else(|_| "unknown".into(), |chip| chip.name);
     let mut lines = vec![
         format!("cpu          {name}, {threads} threads"),
+        format!("instructions {}", instructions().join(", ")),
         format!(
             "caches       {} first, {} second, {} third level",
             report::bytes(caches.l1 as u128),
@@ -128,6 +132,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let unit = if name == "limit.read" { "GB/s" } else { "GFLOP/s" };
         lines.push(format!("{name}   {} {unit}, best of {TURNS} turns", report::significant(rate * 1e-9, 4)));
     }
+    let latency = |at: usize| latencies[at].1.map_or_else(|| "not measured".into(), report::seconds);
+    lines.push(format!("waking       {} until {threads} threads have come to a task", latency(0)));
+    lines.push(format!("product      {} for one of two numbers", latency(1)));
+    lines.push(kept_kernels());
     match args.output.format {
         Format::Csv => args.output.write(&args.output.table(&table))?,
         _ => args.output.write(&format!("{}\n\n{}", lines.join("\n"), args.output.table(&table)))?,

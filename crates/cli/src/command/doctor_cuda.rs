@@ -3,10 +3,11 @@
 use super::doctor::Args;
 use crate::error::Error;
 use crate::output::Format;
-use gemwright_cuda::{CudaError, Device, compiler_version};
+use gemwright_cuda::{CudaError, Device, cache_folder, cache_size, compiler_version};
 use gemwright_engine::cuda::{Case, CublasLt, Kernel, Verdict, cases, check_all, check_bias_gradients, check_chains};
 use gemwright_report as report;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,13 +42,22 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Verdict::Wrong(why) => wrong.push(format!("{what}: {why}")),
     };
     let failed = |e: CudaError| Error::Failed(e.to_string());
-    check_all(&cases, &device, &mut |case, verdict| count(describe(case), verdict)).map_err(failed)?;
+    // Of every kernel that takes a case, whether it was right once: one that does not compile refuses them all.
+    let mut ran: BTreeMap<String, bool> = BTreeMap::new();
+    let mut told = |case: &Case, verdict: &Verdict| {
+        if case.kernel.build(&case.problem, &device).is_some() {
+            *ran.entry(case.kernel.to_string()).or_default() |= matches!(verdict, Verdict::Right(_));
+        }
+        count(describe(case), verdict);
+    };
+    check_all(&cases, &device, &mut told).map_err(failed)?;
     if args.kernel.is_none() {
         let chains = check_chains(&device).map_err(failed)?;
         for (what, verdict) in check_bias_gradients(&device).map_err(failed)?.into_iter().chain(chains) {
             count(what, &verdict);
         }
     }
+    let idle: Vec<&str> = ran.iter().filter(|(_, ran)| !**ran).map(|(name, _)| name.as_str()).collect();
     let p = &device.properties;
     let text = if args.output.format == Format::Json {
         let vendor = vendor.as_ref().map_or_else(
@@ -59,6 +69,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             "device": {"name": p.name, "capability": p.capability, "multiprocessors": p.multiprocessors, "l2": p.l2,
                        "memory": p.memory, "driver": p.driver, "nvrtc": compiler},
             "cublaslt": vendor, "right": right, "refused": refused, "worst": worst, "wrong": wrong,
+            "kernels": ran.len(), "not_run": idle,
         })
         .to_string()
     } else {
@@ -73,19 +84,31 @@ pub fn run(args: &Args) -> Result<(), Error> {
             format!("cuda         driver {}, nvrtc {}.{}", p.driver, compiler.0, compiler.1),
             format!("cublaslt     {vendor}"),
             format!(
-                "kernels      {right} cases right, {refused} refused, {} wrong; worst error {} of its bound",
+                "kernels      {} of {} ran; {right} cases right, {refused} refused, {} wrong; worst error {} of its bound",
+                ran.len() - idle.len(),
+                ran.len(),
                 wrong.len(),
                 report::percent(worst)
             ),
+            kept_kernels(),
         ];
         lines.extend(wrong.iter().map(|why| format!("WRONG        {why}")));
+        lines.extend(idle.iter().map(|name| format!("NOT RUN      {name}")));
         lines.join("\n")
     };
     args.output.write(&text)?;
-    match wrong.len() {
-        0 => Ok(()),
-        count => Err(Error::Failed(format!("{count} cases are wrong"))),
+    match (wrong.len(), idle.len()) {
+        (0, 0) => Ok(()),
+        (0, count) => Err(Error::Failed(format!("{count} kernels never ran"))),
+        (count, _) => Err(Error::Failed(format!("{count} cases are wrong"))),
     }
+}
+
+/// Where compiled kernels are kept, and what they take there.
+pub fn kept_kernels() -> String {
+    let Some(folder) = cache_folder() else { return "kept         nothing: there is no folder for it".into() };
+    let (count, bytes) = cache_size();
+    format!("kept         {count} compiled kernels, {} in {}", report::bytes(bytes.into()), folder.display())
 }
 
 fn describe(case: &Case) -> String {

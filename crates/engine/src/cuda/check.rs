@@ -286,6 +286,11 @@ pub fn cases() -> Vec<Case> {
         for (m, n, k) in [(32, 520, 1024), (17, 3001, 2048), (29, 1000, 3584), (32, 4100, 8192), (31, 72, 4096)] {
             all.push(Case { kernel: Kernel::Decode(choice), problem: Problem::linear(m, n, k, DType::Bf16) });
         }
+        // Some are for weights of e4m3 alone.
+        for (m, n, k) in [(3, 1000, 1024), (11, 264, 8192)] {
+            let problem = Problem::linear(m, n, k, DType::Bf16).with_small_weights(Scaling::Rows);
+            all.push(Case { kernel: Kernel::Decode(choice), problem });
+        }
     }
     for choice in DecodeChoice::all() {
         // Of a gate the tail of the first half lies beside the second.
@@ -504,6 +509,22 @@ pub fn check_all(cases: &[Case], device: &Arc<Device>, told: &mut dyn FnMut(&Cas
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemwright_core::KernelChip;
+    use std::collections::HashSet;
+
+    /// The other cases are there to be refused, but one that refuses all of them would never run.
+    #[test]
+    fn every_kernel_takes_some_of_its_cases() {
+        let (chip, mut taken) = (KernelChip::hopper(132), HashSet::new());
+        for Case { kernel, problem } in cases() {
+            if kernel.build_on(&problem, &chip).is_some() {
+                taken.insert(kernel.to_string());
+            }
+        }
+        let idle: Vec<_> =
+            Kernel::all().map(|kernel| kernel.to_string()).filter(|name| !taken.contains(name)).collect();
+        assert!(idle.is_empty() && taken.contains("picked"), "{idle:?}");
+    }
 
     #[test]
     fn the_kernels_of_the_list_exist() {

@@ -1,9 +1,9 @@
 //! Which of our kernels is meant: one by name, or the one that is picked for a problem.
 
 use super::choose::{choose, ranked};
-use super::own::{CONTRACT, OwnCuda};
+use super::own::{CONTRACT, OwnCuda, config_of as hopper_config};
 use super::own_decode::{OwnDecode, config as decode_config, few_rows};
-use super::own_mma::OwnMma;
+use super::own_mma::{OwnMma, config as mma_config};
 use crate::candidate::{Candidate, Plan};
 use crate::contract::{Contract, Refusal};
 use crate::problem::Problem;
@@ -104,12 +104,18 @@ impl Kernel {
     }
 
     /// What is compiled for a problem, unless it is refused.
-    pub fn build(self, problem: &Problem, device: &Arc<Device>) -> Option<Build> {
+    pub fn build(self, problem: &Problem, device: &Device) -> Option<Build> {
+        self.build_on(problem, &kernel_chip(device))
+    }
+
+    /// The same for a chip that need not be here.
+    pub fn build_on(self, problem: &Problem, chip: &KernelChip) -> Option<Build> {
         match self {
-            Kernel::Picked => choose(problem, &kernel_chip(device))?.build(problem, device),
-            Kernel::Hopper(choice) => OwnCuda::new(device, choice).config(problem).ok().map(Build::Hopper),
-            Kernel::Decode(choice) => OwnDecode::new(device, choice).config(problem).ok().map(Build::Decode),
-            Kernel::Mma(tile) => OwnMma::new(device, Some(tile)).config(problem).ok().map(Build::Mma),
+            Kernel::Picked => choose(problem, chip)?.build_on(problem, chip),
+            Kernel::Hopper(choice) => hopper_config(problem, &choice).ok().map(Build::Hopper),
+            Kernel::Decode(choice) => decode_config(problem, choice).ok().map(Build::Decode),
+            // With a tile that is forced nothing depends on the chip.
+            Kernel::Mma(tile) => mma_config(problem, Some(tile), 0).ok().map(Build::Mma),
         }
     }
 }

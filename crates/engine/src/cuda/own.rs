@@ -45,15 +45,10 @@ impl OwnCuda {
     pub fn new(device: &Arc<Device>, choice: KernelChoice) -> OwnCuda {
         OwnCuda { device: device.clone(), choice, name: format!("own.{choice}") }
     }
-
-    /// What is compiled for a problem.
-    pub fn config(&self, problem: &Problem) -> Result<Config, Refusal> {
-        config_of(problem, &self.choice)
-    }
 }
 
 /// What is compiled for a problem by a choice, unless that does not take it.
-fn config_of(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
+pub(super) fn config_of(problem: &Problem, choice: &KernelChoice) -> Result<Config, Refusal> {
     CONTRACT.admits(problem)?;
     let copies = Copies::of(&rows_out(problem));
     let config = config(&copies.problem, choice)?;
@@ -90,7 +85,7 @@ impl Candidate for OwnCuda {
     }
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
-        let config = self.config(problem)?;
+        let config = config_of(problem, &self.choice)?;
         let rows = rows_out(problem);
         let failed = |why: CudaError| Refusal::Library(why.to_string());
         let product = Product { batch: problem.groups.count().unwrap_or(rows.product.batch), ..rows.product };

@@ -88,11 +88,6 @@ impl OwnDecode {
     pub fn new(device: &Arc<Device>, choice: DecodeChoice) -> OwnDecode {
         OwnDecode { device: device.clone(), choice, name: format!("own.{choice}") }
     }
-
-    /// What is compiled for a problem.
-    pub fn config(&self, problem: &Problem) -> Result<DecodeConfig, Refusal> {
-        config(problem, self.choice)
-    }
 }
 
 impl Candidate for OwnDecode {
@@ -113,7 +108,7 @@ impl Candidate for OwnDecode {
     }
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
-        let (config, few) = (self.config(problem)?, few_rows(problem));
+        let (config, few) = (config(problem, self.choice)?, few_rows(problem));
         let decode = Decode::new(&self.device, config, few.product);
         let decode = decode.map_err(|why| Refusal::Library(why.to_string()))?;
         Ok(Box::new(DecodePlan { problem: *problem, few, decode }))

@@ -36,34 +36,34 @@ impl OwnMma {
         let name = forced.map_or_else(|| "own.mma".to_string(), |tile| format!("own.{tile}"));
         OwnMma { device: device.clone(), forced, name }
     }
+}
 
-    /// What is compiled for a problem.
-    pub fn config(&self, problem: &Problem) -> Result<MmaConfig, Refusal> {
-        CONTRACT.admits(problem)?;
-        let problem = &rows_out(problem);
-        let adds = problem.beta != 0.0;
-        if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
-            return Err(Refusal::Factor);
-        }
-        let p = problem.product;
-        let tile = self.forced.unwrap_or_else(|| MmaTile::pick(&p, self.device.properties.multiprocessors));
-        let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
-        Ok(MmaConfig {
-            layouts: Layouts { a_mn, b_mn },
-            grains: [
-                grain(&problem.a, a_mn, (p.m, p.k), p.batch).min(problem.bases[0] as u32),
-                grain(&problem.b, !b_mn, (p.k, p.n), p.batch).min(problem.bases[1] as u32),
-            ],
-            dtype: problem.dtype,
-            out_dtype: problem.out_dtype,
-            add: adds && !adds_by_residual(problem),
-            activation: problem.epilogue.activation,
-            parts: part_ways(problem, false, true),
-            kept: problem.epilogue.kept.is_some(),
-            scaled: problem.alpha != 1.0,
-            ..MmaConfig::new(tile)
-        })
+/// What is compiled for a problem with a tile, or the one that fits it.
+pub(super) fn config(problem: &Problem, forced: Option<MmaTile>, multiprocessors: u32) -> Result<MmaConfig, Refusal> {
+    CONTRACT.admits(problem)?;
+    let problem = &rows_out(problem);
+    let adds = problem.beta != 0.0;
+    if adds && (problem.beta != 1.0 || !problem.epilogue.is_none()) {
+        return Err(Refusal::Factor);
     }
+    let p = problem.product;
+    let tile = forced.unwrap_or_else(|| MmaTile::pick(&p, multiprocessors));
+    let (a_mn, b_mn) = (problem.a.col != 1 && p.k > 1, problem.b.row != 1 && p.k > 1);
+    Ok(MmaConfig {
+        layouts: Layouts { a_mn, b_mn },
+        grains: [
+            grain(&problem.a, a_mn, (p.m, p.k), p.batch).min(problem.bases[0] as u32),
+            grain(&problem.b, !b_mn, (p.k, p.n), p.batch).min(problem.bases[1] as u32),
+        ],
+        dtype: problem.dtype,
+        out_dtype: problem.out_dtype,
+        add: adds && !adds_by_residual(problem),
+        activation: problem.epilogue.activation,
+        parts: part_ways(problem, false, true),
+        kept: problem.epilogue.kept.is_some(),
+        scaled: problem.alpha != 1.0,
+        ..MmaConfig::new(tile)
+    })
 }
 
 /// Bytes that every line of an operand of 16-bit elements begins on, up to 16; `turned`: lines are columns.
@@ -92,7 +92,7 @@ impl Candidate for OwnMma {
     }
 
     fn prepare(&self, problem: &Problem) -> Result<Box<dyn Plan>, Refusal> {
-        let config = self.config(problem)?;
+        let config = config(problem, self.forced, self.device.properties.multiprocessors)?;
         let rows = rows_out(problem);
         let gemm = MmaGemm::new(&self.device, config, rows.product).map_err(|why| Refusal::Library(why.to_string()))?;
         Ok(Box::new(MmaPlan { problem: *problem, rows, gemm }))
