@@ -1,4 +1,5 @@
-//! oneDNN: f32 by its plain `dnnl_sgemm`, bf16 by its matmul primitive where the version has it.
+//! oneDNN: f32 by its plain `dnnl_sgemm`; bf16, and weights laid out beforehand, by its matmul primitive where the version
+//! has it.
 
 use super::find;
 use super::onednn_matmul::{Functions, MatmulPlan};
@@ -64,16 +65,21 @@ impl OneDnn {
         });
         let library = Arc::new(library);
         // Tried out it would start OpenMP's threads, which then bind MKL's: asked for by what its kernels need.
-        let matmul = Functions::of(&library).map(Arc::new).filter(|_| has_bf16());
+        let matmul = Functions::of(&library).map(Arc::new);
+        let of_bf16 = matmul.is_some() && has_bf16();
         let contract = Contract {
-            dtypes: if matmul.is_some() { &WITH_BF16 } else { &WITH_BF16[..1] },
+            dtypes: if of_bf16 { &WITH_BF16 } else { &WITH_BF16[..1] },
             strides: Strides::Blas,
             largest: i32::MAX as u64,
             batches: false,
-            prepacks: if matmul.is_some() { &[DType::Bf16] } else { &[] },
+            prepacks: match (&matmul, of_bf16) {
+                (None, _) => &[],
+                (_, false) => &[DType::F32],
+                (_, true) => &[DType::F32, DType::Bf16],
+            },
             determinism: Determinism::Unknown,
             // Tiles take numbers below the smallest normal one for 0.
-            denormals: matmul.is_none(),
+            denormals: !of_bf16,
             fusion: Fusion::None,
             gates: false,
             keeps: false,
@@ -115,7 +121,7 @@ impl Candidate for OneDnn {
 
     unsafe fn prepare_packed(&self, problem: &Problem, b: &Operand) -> Result<Box<dyn Plan>, Refusal> {
         self.contract.admits(problem)?;
-        let matmul = self.inner.matmul.as_ref().filter(|_| problem.dtype == DType::Bf16).ok_or(Refusal::Prepack)?;
+        let matmul = self.inner.matmul.as_ref().ok_or(Refusal::Prepack)?;
         // SAFETY: by the contract.
         let plan = unsafe { MatmulPlan::new((matmul, &self.inner.library), problem, Some(b)) };
         Ok(Box::new(plan?))

@@ -1,5 +1,5 @@
-//! oneDNN's matmul primitive, as version 2 of its C interface has it: bf16, with weights as they lie or in the layout that
-//! the library likes best.
+//! oneDNN's matmul primitive, as version 2 of its C interface has it: bf16 and f32, with weights as they lie or in the layout
+//! that the library likes best.
 
 use super::onednn::nothing_to_sum;
 use crate::candidate::{CpuQueue, Operand, Operands, Plan, Queue, Region, RunError, address};
@@ -115,6 +115,18 @@ fn done(what: &str, status: c_int) -> Result<(), String> {
     if status == 0 { Ok(()) } else { Err(format!("oneDNN's {what} answered {status}")) }
 }
 
+fn type_of(dtype: DType) -> c_int {
+    if dtype == DType::Bf16 { BF16 } else { F32 }
+}
+
+/// Where a matrix of the batch begins.
+fn place(operand: &Operand, dtype: DType, batch: i64, i: u64) -> *mut c_void {
+    match dtype {
+        DType::Bf16 => address::<bf16>(operand, batch, i).cast(),
+        _ => address::<f32>(operand, batch, i).cast(),
+    }
+}
+
 /// A line of the cache, where tensors begin.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -220,29 +232,28 @@ unsafe fn objects(
     turned: bool,
     b: Option<&Operand>,
 ) -> Result<(Objects, Vec<Vec<Line>>), String> {
-    let out_type = if problem.out_dtype == DType::Bf16 { BF16 } else { F32 };
+    let types = [problem.dtype, problem.dtype, problem.out_dtype].map(type_of);
     // The weights are the library's second operand, or its first where operands have changed places.
-    let place = usize::from(!turned);
+    let side = usize::from(!turned);
     let describe = |at: usize, any: bool| {
         let View { extents: (rows, cols), steps } = views[at];
         let dims =
             |rows: i64, cols: i64| -> Dims { std::array::from_fn(|i| [rows, cols].get(i).copied().unwrap_or(0)) };
         let (extents, steps) = (dims(rows as i64, cols as i64), dims(steps.0, steps.1));
-        let dtype = if at == 2 { out_type } else { BF16 };
         let mut memory: Memory = [0; 128];
         // SAFETY: the record has room, and two extents and steps are given.
         let status = unsafe {
             match any {
-                true => (f.memory_desc_init_by_tag)(&raw mut memory, 2, &raw const extents, dtype, ANY),
+                true => (f.memory_desc_init_by_tag)(&raw mut memory, 2, &raw const extents, types[at], ANY),
                 false => {
-                    (f.memory_desc_init_by_strides)(&raw mut memory, 2, &raw const extents, dtype, &raw const steps)
+                    (f.memory_desc_init_by_strides)(&raw mut memory, 2, &raw const extents, types[at], &raw const steps)
                 }
             }
         };
         done("description of memory", status).map(|()| memory)
     };
     let [src, weights, dst] =
-        [describe(0, b.is_some() && place == 0)?, describe(1, b.is_some() && place == 1)?, describe(2, false)?];
+        [describe(0, b.is_some() && side == 0)?, describe(1, b.is_some() && side == 1)?, describe(2, false)?];
     // SAFETY: objects are made in the order the library wants, of what was made before; each is given back once.
     unsafe {
         let engine = make("engine", f.engine_destroy, |to| (f.engine_create)(to, CPU, 0))?;
@@ -272,17 +283,17 @@ unsafe fn objects(
         let chosen = [QUERY_SRC, QUERY_WEIGHTS].map(|query| (f.primitive_desc_query_md)(described.object, query, 0));
         let mut packed = Vec::new();
         if let Some(b) = b {
-            let plain = describe(place, false)?;
+            let plain = describe(side, false)?;
             let reorder = make("reorder", f.primitive_desc_destroy, |to| {
-                let (from, into) = (&raw const plain, chosen[place]);
+                let (from, into) = (&raw const plain, chosen[side]);
                 (f.reorder_primitive_desc_create)(to, from, engine.object, into, engine.object, null_mut())
             })?;
             let reorder = make("reorder", f.primitive_destroy, |to| (f.primitive_create)(to, reorder.object))?;
-            let (from, into) = (memory(&raw const plain)?, memory(chosen[place])?);
+            let (from, into) = (memory(&raw const plain)?, memory(chosen[side])?);
             for i in 0..problem.product.batch {
-                let mut room = vec![Line([0; 8]); (f.memory_desc_get_size)(chosen[place]).div_ceil(size_of::<Line>())];
-                let source = address::<bf16>(b, problem.b.batch, i);
-                done("memory", (f.memory_set_data_handle)(from.object, source.cast()))?;
+                let mut room = vec![Line([0; 8]); (f.memory_desc_get_size)(chosen[side]).div_ceil(size_of::<Line>())];
+                let source = place(b, problem.dtype, problem.b.batch, i);
+                done("memory", (f.memory_set_data_handle)(from.object, source))?;
                 done("memory", (f.memory_set_data_handle)(into.object, room.as_mut_ptr().cast()))?;
                 let arguments =
                     [Argument { kind: SRC, memory: from.object }, Argument { kind: DST, memory: into.object }];
@@ -327,15 +338,12 @@ impl Plan for MatmulPlan {
         }
         let objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
         for i in 0..problem.product.batch {
-            let a = address::<bf16>(&operands.a, problem.a.batch, i).cast::<c_void>();
+            let a = place(&operands.a, problem.dtype, problem.a.batch, i);
             let b = match self.packed.get(i as usize) {
                 Some(packed) => packed.as_ptr().cast_mut().cast(),
-                None => address::<bf16>(&operands.b, problem.b.batch, i).cast::<c_void>(),
+                None => place(&operands.b, problem.dtype, problem.b.batch, i),
             };
-            let out = match problem.out_dtype {
-                DType::Bf16 => address::<bf16>(&operands.out, problem.out.batch, i).cast::<c_void>(),
-                _ => address::<f32>(&operands.out, problem.out.batch, i).cast(),
-            };
+            let out = place(&operands.out, problem.out_dtype, problem.out.batch, i);
             let (src, weights) = if self.turned { (b, a) } else { (a, b) };
             // SAFETY: by the contract of `run`; the objects are this thread's while the lock is held.
             let result = unsafe {
