@@ -1,5 +1,5 @@
-//! Kernels compile, without a GPU: no spills, no serialised wgmma, no more shared memory than a block has. Where there is
-//! no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
+//! Kernels compile, without a GPU: no spills, no serialised wgmma, products on the tensor cores' own instructions, no more
+//! shared memory than a block has. Where there is no compiler nothing can be shown; `GEMWRIGHT_NEEDS_NVRTC` makes that an error, and `GEMWRIGHT_ALL_KERNELS` takes every
 //! configuration, not one in many.
 
 use gemwright_core::{Activation, Cluster, DType, DecodeChoice, KernelChoice, KernelTile, Product, Schedule};
@@ -129,26 +129,56 @@ fn step(few: usize) -> usize {
     if std::env::var_os("GEMWRIGHT_ALL_KERNELS").is_some() { 1 } else { few }
 }
 
-/// Lines of the compiler's that nobody wants to see.
-fn complaints(compiled: Result<Compiled, CudaError>) -> Vec<String> {
+/// The instruction that multiplies, by the low bits of its code on Ampere to Hopper.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Multiply {
+    /// wgmma on 16 bits, and on 8.
+    Hgmma = 0x1f0,
+    Qgmma = 0x1f3,
+    /// mma.sync.
+    Hmma = 0x03c,
+}
+
+/// How often it stands in what was compiled: an ELF file, whose executable sections are instructions of 16 bytes.
+fn count(cubin: &[u8], multiply: Multiply) -> usize {
+    let number = |at: usize, bytes: usize| -> usize {
+        let number = cubin.get(at..at + bytes).expect("a whole file");
+        number.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let (table, size, sections) = (number(0x28, 8), number(0x3a, 2), number(0x3c, 2));
+    let executable = (0..sections).map(|i| table + i * size).filter(|at| number(at + 8, 8) & 4 != 0);
+    let codes = executable.flat_map(|at| {
+        let (first, bytes) = (number(at + 0x18, 8), number(at + 0x20, 8));
+        (first..first + bytes).step_by(16).map(|at| number(at, 8))
+    });
+    codes.filter(|code| code & 0x1ff == multiply as usize).count()
+}
+
+/// Lines of the compiler's that nobody wants to see, and whether it left out the instruction that is there to multiply.
+fn complaints(compiled: Result<Compiled, CudaError>, multiply: Option<Multiply>) -> Vec<String> {
     let compiled = match compiled {
         Err(why) => return vec![why.to_string()],
         Ok(compiled) => compiled,
     };
     let spilled = |line: &&str| line.contains("spill stores") && !line.contains(" 0 bytes spill stores");
     let serialised = |line: &&str| ["C7508", "C7510", "serialized"].iter().any(|x| line.contains(x));
-    compiled.log.lines().filter(|line| spilled(line) || serialised(line)).map(String::from).collect()
+    let lacks = multiply.filter(|multiply| count(&compiled.cubin, *multiply) == 0);
+    let lacks = lacks.map(|multiply| format!("it has no {multiply:?}"));
+    compiled.log.lines().filter(|line| spilled(line) || serialised(line)).map(String::from).chain(lacks).collect()
 }
 
 /// Compiles all of them, as many at a time as there are processors.
-fn none_complains<T: Sync>(all: &[T], compile: impl Fn(&T) -> (String, Result<Compiled, CudaError>) + Sync) {
+fn none_complains<T: Sync>(
+    all: &[T],
+    compile: impl Fn(&T) -> (String, Result<Compiled, CudaError>, Option<Multiply>) + Sync,
+) {
     let (next, bad) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
             scope.spawn(|| {
                 while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (name, compiled) = compile(one);
-                    let lines = complaints(compiled).into_iter().map(|line| format!("{name}: {line}"));
+                    let (name, compiled, multiply) = compile(one);
+                    let lines = complaints(compiled, multiply).into_iter().map(|line| format!("{name}: {line}"));
                     bad.lock().expect("nobody panics with it").extend(lines);
                 }
             });
@@ -164,14 +194,18 @@ fn kernels_compile_without_spills() {
     // Every tile, and by and by everything else.
     let all = configs();
     let some: Vec<&Config> = all.iter().step_by(step(86)).collect();
-    none_complains(&some, |config| (format!("{config:?}"), config.compile(true)));
+    let multiply = |config: &Config| if config.dtype == DType::F8E4m3 { Multiply::Qgmma } else { Multiply::Hgmma };
+    none_complains(&some, |config| (format!("{config:?}"), config.compile(true), Some(multiply(config))));
 }
 
 #[test]
 fn the_gradient_of_a_bias_compiles() {
     let Some(()) = compiler() else { return };
     for dtypes in [(DType::Bf16, DType::Bf16), (DType::F16, DType::F32), (DType::F32, DType::F32)] {
-        assert_eq!(complaints(compile_bias_grad(dtypes, dtypes.1 == DType::F32, "sm_80", true)), Vec::<String>::new());
+        assert_eq!(
+            complaints(compile_bias_grad(dtypes, dtypes.1 == DType::F32, "sm_80", true), None),
+            Vec::<String>::new()
+        );
     }
 }
 
@@ -220,13 +254,17 @@ fn kernels_that_stream_weights_compile() {
     let Some(()) = compiler() else { return };
     let all = decode_configs();
     let some: Vec<_> = all.iter().step_by(step(34)).collect();
-    none_complains(&some, |(arch, config)| (format!("{arch} {config:?}"), config.compile(arch, true)));
+    // A single row is multiplied without tensor cores.
+    let multiply = |config: &DecodeConfig| (config.x_rows > 1).then_some(Multiply::Hmma);
+    none_complains(&some, |(arch, config)| {
+        (format!("{arch} {config:?}"), config.compile(arch, true), multiply(config))
+    });
 }
 
 #[test]
 fn copies_compile() {
     let Some(()) = compiler() else { return };
-    assert_eq!(complaints(compile_pad("sm_90", true)), Vec::<String>::new());
+    assert_eq!(complaints(compile_pad("sm_90", true), None), Vec::<String>::new());
 }
 
 #[test]
@@ -236,5 +274,7 @@ fn mma_kernels_compile_for_every_architecture() {
     let architectures = ["sm_80", "sm_86", "sm_89", "sm_90"];
     let pairs: Vec<_> = architectures.iter().flat_map(|arch| all.iter().map(move |config| (arch, config))).collect();
     let some: Vec<_> = pairs.iter().step_by(step(58)).collect();
-    none_complains(&some, |(arch, config)| (format!("{arch} {config:?}"), config.compile(arch, true)));
+    none_complains(&some, |(arch, config)| {
+        (format!("{arch} {config:?}"), config.compile(arch, true), Some(Multiply::Hmma))
+    });
 }
