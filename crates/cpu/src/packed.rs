@@ -7,15 +7,22 @@ use crate::pack::pack_columns;
 use crate::scratch::filled;
 use crate::simd::Element;
 use crate::target::Target;
+use std::marker::PhantomData;
 
 /// B as the tiles of one kernel read it: blocks of k, in each the panels of columns side by side.
 #[derive(Debug, Clone)]
 pub struct Packed<T> {
-    memory: Vec<T>,
+    lines: Vec<Line>,
+    of: PhantomData<T>,
     k: usize,
     n: usize,
     panel: usize,
 }
+
+/// A line of the cache: vectors that reach over two of them take twice the accesses.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
 
 impl<T: Element> Packed<T> {
     /// Packs for the kernels of `S`.
@@ -30,16 +37,17 @@ impl<T: Element> Packed<T> {
     fn of_tiles<S: Tiles<T = T>>(b: Mat<'_, T>) -> Packed<T> {
         let (k, n) = b.extents();
         let width = n.next_multiple_of(S::PANEL);
-        let mut memory = filled(T::ZERO, k * width);
+        // Bits of zero are numbers of zero.
+        let mut lines = filled(Line([0; 64]), (k * width * size_of::<T>()).div_ceil(size_of::<Line>()));
         let kc = steps::<T>(k);
         for k0 in (0..k).step_by(kc) {
             // SAFETY: the instructions are there; the block is inside B, and k0 · width + kc · width <= k · width.
             unsafe {
-                let to = memory.as_mut_ptr().add(k0 * width);
+                let to = lines.as_mut_ptr().cast::<T>().add(k0 * width);
                 S::vectorize(|| pack_columns::<S>(&b, (k0, kc.min(k - k0)), (0, n), S::PANEL, to));
             }
         }
-        Packed { memory, k, n, panel: S::PANEL }
+        Packed { lines, of: PhantomData, k, n, panel: S::PANEL }
     }
 
     /// K and N.
@@ -54,7 +62,7 @@ impl<T: Element> Packed<T> {
 
     /// Bytes it takes beside the weights themselves.
     pub fn bytes(&self) -> usize {
-        self.memory.len() * size_of::<T>()
+        self.lines.len() * size_of::<Line>()
     }
 
     /// Steps of a block of k.
@@ -65,7 +73,7 @@ impl<T: Element> Packed<T> {
     /// The panels from column j0 on in the block that begins at k0; j0 is a multiple of a panel's columns.
     pub(crate) fn block(&self, k0: usize, j0: usize) -> *const T {
         let kc = self.steps().min(self.k - k0);
-        self.memory.as_ptr().wrapping_add(k0 * self.n.next_multiple_of(self.panel) + j0 * kc)
+        self.lines.as_ptr().cast::<T>().wrapping_add(k0 * self.n.next_multiple_of(self.panel) + j0 * kc)
     }
 }
 
