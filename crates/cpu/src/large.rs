@@ -4,7 +4,7 @@
 //! once for each block of k by whoever comes first, serve all groups.
 
 use crate::blocked::{Source, ahead_of, share_of_cache};
-use crate::gemm::{Tiles, wide_core};
+use crate::gemm::Tiles;
 use crate::matrix::Mat;
 use crate::micro::{Ahead, Shares};
 use crate::pack::pack_columns;
@@ -47,10 +47,8 @@ pub fn large<S: Tiles>(
     scratch: &mut Scratch,
 ) {
     let (m, k) = a.extents();
-    // Half of the second-level cache, three quarters where tiles are low and read more: the strip that is at work, and the
-    // next, are small beside that.
-    let share = if wide_core() { share_of_cache() } else { share_of_cache() * 3 / 2 };
-    let room_for_block = share / size_of::<S::T>();
+    // Half of the second-level cache: the strip that is at work, the next, and what is asked for have the other.
+    let room_for_block = share_of_cache() / size_of::<S::T>();
     let most = (room_for_block / kc / S::PANEL).clamp(1, MOST_COLUMNS / S::PANEL);
     // Equal blocks of whole panels, as many for each group.
     let panels = n.div_ceil(S::PANEL);
