@@ -1,5 +1,6 @@
 //! What a product costs beside its sums: waking threads, and the way to a kernel and back.
 
+use crate::bench::quantile;
 use crate::problem::Problem;
 use crate::safe::Multiply;
 use gemwright_core::DType;
@@ -18,9 +19,8 @@ const TURNS: usize = 100;
 /// Seconds until so many threads of a pool that has just been at work have come to a task, in the middle of many; none
 /// where they never all came.
 pub fn waking(pool: &Pool, threads: usize) -> Option<f64> {
-    let mut all: Vec<f64> = (0..TASKS).filter_map(|_| until_all_come(pool, threads)).collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
+    let all: Vec<f64> = (0..TASKS).filter_map(|_| until_all_come(pool, threads)).collect();
+    (!all.is_empty()).then(|| quantile(all, 0.5))
 }
 
 fn until_all_come(pool: &Pool, threads: usize) -> Option<f64> {
