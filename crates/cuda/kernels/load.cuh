@@ -60,8 +60,8 @@ __device__ __forceinline__ void load_first(const Params& p, u32 base, const Spot
 __device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups& groups, const Order& order, Walk walk, u32 rank, int lane) {
     const u32 full0 = base + OFF_BAR, empty0 = full0 + STAGES * 8;
     Ring ring = {0, 0};
-    auto load = [&](const Spot& at, int from) {
-        for (int kb = from; kb < at.to; ++kb, ring.step()) {
+    auto load = [&](const Spot& at, int from, int to) {
+        for (int kb = from; kb < to; ++kb, ring.step()) {
             const u32 bar = full0 + ring.slot * 8, a = base + OFF_A + ring.slot * A_BYTES, b = base + OFF_B + ring.slot * B_SLOT;
             const int k0 = at.k0 + kb * BK;
             bar_wait(empty0 + ring.slot * 8, ring.phase ^ 1);     // passes at once in the first round
@@ -86,15 +86,20 @@ __device__ __forceinline__ Ring load_all(const Params& p, u32 base, const Groups
     }
     after_previous_kernel();
     for (int from = at.from + count; more; from = at.from) {
-        load(at, from);
+        // Where the next tile begins is worked out when this one's first block is on its way: behind the last one the ring would
+        // run dry meanwhile (1 % with K of 512).
+        const int second = min(from + 1, at.to);
+        load(at, from, second);
         more = walk.next(piece);
-        if (more) at = spot_of(p, groups, order, piece, rank);
+        const Spot next = more ? spot_of(p, groups, order, piece, rank) : at;
+        load(at, second, at.to);
+        at = next;
     }
 #else
     after_previous_kernel();                                      // which may have written where groups end
     while (walk.next(piece)) {
         const Spot at = spot_of(p, groups, order, piece, rank);
-        load(at, at.from);
+        load(at, at.from, at.to);
     }
 #endif
     return ring;

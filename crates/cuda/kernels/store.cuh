@@ -1,7 +1,8 @@
 // Included by gemm_sm90.cu, whose tiles and sums these are: how sums of whole tiles become C.
 #pragma once
 
-// Through shared memory, in boxes of 16 rows (a warp's), or of 64 columns by the tokens of a warpgroup; two buffers in turns.
+// Through shared memory, in boxes of a warpgroup's 64 rows, or of 16 (a warp's), turned of 64 columns by tokens; two buffers in
+// turns.
 struct Outbox {
     u32 buffers; u32 count; int barrier; bool first;
     __device__ __forceinline__ void together() { if (ALONE) __syncwarp(); else named_sync(barrier, 128); }
@@ -61,7 +62,7 @@ template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const 
 }
 #endif
 #if !DIRECT && SPLIT == 1
-// WIDTH columns of a warp's 16 rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
+// WIDTH columns of BOX_ROWS rows; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
 // swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
 template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, [[maybe_unused]] int end, int z, int warp, int lane) {
     const u32 buffer = box.take();
@@ -89,7 +90,7 @@ template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] 
         stmatrix2_turned(buffer + at * 128 + (unit ^ (at & 7)) * 16, pack(d[4 * j], d[4 * j + 1]), pack(d[4 * j + 2], d[4 * j + 3]));
     }
 #else
-    const u32 start = lane % 16 * (WIDTH * 2);                    // stmatrix: a lane has the address of row lane % 16
+    const u32 start = ((ALONE ? 0 : 16 * (warp % 4)) + lane % 16) * (WIDTH * 2);    // stmatrix: a lane has the address of one row
     const u32 turn = start >> 7 & (WIDTH / 8 - 1);
 #pragma unroll
     for (int q = 0; q < WIDTH / 16; ++q)
