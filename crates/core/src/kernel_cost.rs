@@ -53,6 +53,8 @@ struct Costs {
     sharpness: f64,
     /// Operands whose k is not contiguous come in more, smaller pieces: of a and of b.
     turned: [f64; 2],
+    /// What is left of that of b where neither operand's k is contiguous.
+    both: f64,
     /// Where an operand lies turned or its lines are not whole ones, the cache answers no more than so many requests: clocks of
     /// a unit for each 128 bytes, where all of them fetch, of lines that begin on 128 bytes, on 64 or 32, and on 16.
     pieces: [f64; 3],
@@ -67,6 +69,8 @@ struct Costs {
     beside: f64,
     octet: f64,
     swap: [f64; 2],
+    /// What a block of K that two or four share takes beside that, where neither operand's k is contiguous.
+    shared_both: f64,
     /// Of storing a tile: at least, and for each element.
     store: [f64; 2],
     /// Of passing the tensor cores on, where warpgroups take turns.
@@ -100,6 +104,7 @@ const FEW: Costs = Costs {
     meet: 338.1,
     sharpness: 60.0,
     turned: [0.01584, 0.07805],
+    both: 1.0,
     pieces: [4.0, 4.0, 9.0],
     until_there: [0.0, 0.0, 0.0],
     together: 1.077,
@@ -107,6 +112,7 @@ const FEW: Costs = Costs {
     quad: 0.747,
     beside: 0.9921,
     octet: 1.1,
+    shared_both: 1.0,
     swap: [1.125, 1.125],
     store: [2186.0, 0.1169],
     turn: [447.2, 0.0],
@@ -130,6 +136,7 @@ const LOW: Costs = Costs {
     meet: 391.5,
     sharpness: 2.415,
     turned: [0.1242, 0.0024],
+    both: 1.0,
     pieces: [3.0, 3.0, 8.0],
     until_there: [2220.0, 2220.0, 3300.0],
     together: 0.9869,
@@ -137,6 +144,7 @@ const LOW: Costs = Costs {
     quad: 0.9227,
     beside: 1.025,
     octet: 1.05,
+    shared_both: 1.0,
     swap: [1.086, 1.086],
     store: [3725.0, 0.09559],
     turn: [0.0003079, 0.01686],
@@ -160,6 +168,7 @@ const SOME: Costs = Costs {
     meet: 1021.0,
     sharpness: 6.452,
     turned: [0.0, 0.08835],
+    both: 1.0,
     pieces: [0.0, 1.5, 6.0],
     until_there: [3700.0, 5000.0, 5000.0],
     together: 0.9773,
@@ -167,6 +176,7 @@ const SOME: Costs = Costs {
     quad: 1.008,
     beside: 1.02,
     octet: 0.85,
+    shared_both: 1.0,
     swap: [0.9872, 0.9872],
     store: [0.0, 0.1794],
     turn: [779.3, 0.0],
@@ -182,33 +192,35 @@ const SOME: Costs = Costs {
 };
 
 const MANY: Costs = Costs {
-    multiply: 1.204,
-    shared: 0.00711,
-    fetch: 0.2597,
+    multiply: 0.9251,
+    shared: 0.006987,
+    fetch: 0.4108,
     arrive: 0.0,
-    late: 3029.0,
-    meet: 37.63,
-    sharpness: 3.451,
-    turned: [0.004083, 1.52],
+    late: 3066.0,
+    meet: 196.0,
+    sharpness: 3.48,
+    turned: [0.003961, 1.006],
+    both: 0.4922,
     pieces: [0.0, 3.5, 4.5],
     until_there: [0.0, 0.0, 0.0],
-    together: 1.015,
-    pair: 1.003,
-    quad: 0.9713,
-    beside: 1.0,
+    together: 1.027,
+    pair: 1.074,
+    quad: 1.004,
+    beside: 0.9904,
     octet: 1.1,
-    swap: [1.004, 0.984],
-    store: [20.0, 0.09664],
-    turn: [0.2255, 0.03205],
-    cut: [27560.0, 0.0],
-    cut_blocks: 1.241,
+    shared_both: 0.9814,
+    swap: [1.01, 0.9813],
+    store: [19.63, 0.1639],
+    turn: [0.2221, 0.01571],
+    cut: [2.818e+04, 0.0],
+    cut_blocks: 1.372,
     take: 0.12,
     add: [1804.0, 0.4373, 104.4, 1.0, 1.0],
     far: [20000.0, 0.5, 1.0, 1.0],
-    launch: 1513.0,
-    starts: 4457.0,
-    memory: 0.9514,
-    overlap: 3.191,
+    launch: 1328.0,
+    starts: 1.318e+04,
+    memory: 0.8,
+    overlap: 3.5,
 };
 
 impl Costs {
@@ -400,7 +412,9 @@ impl KernelChoice {
         let (rows, cols, depth) = (f64::from(self.tile.m), f64::from(self.tile.n), BLOCK_K as f64);
         let blocks = k.div_ceil(BLOCK_K) as f64;
         // A block of K: multiplied, read out of shared memory (and written there), fetched out of the cache.
-        let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + costs.turned[1] * f64::from(b.turned);
+        let neither = a.turned && b.turned;
+        let of_b = costs.turned[1] * if neither { costs.both } else { 1.0 };
+        let pieces = 1.0 + costs.turned[0] * f64::from(a.turned) + of_b * f64::from(b.turned);
         let [until_a, until_b] = [a, b].map(|feed| costs.until_there(feed));
         let given = match self.schedule {
             Schedule::SplitK(parts) if alone => self.tile.given_bytes(parts),
@@ -422,8 +436,8 @@ impl KernelChoice {
         // Lines that come late hide such waits.
         let aligned = a.grain.min(b.grain) == 128;
         let factor = |applies: bool, factor: f64| if aligned && applies { factor } else { 1.0 };
-        let together = factor(!self.tile.pingpong, costs.together)
-            * factor(self.turned, costs.swap[usize::from(a.turned && b.turned)]);
+        let together =
+            factor(!self.tile.pingpong, costs.together) * factor(self.turned, costs.swap[usize::from(neither)]);
         let shared = match self.cluster {
             Cluster::ONE if split => factor(true, costs.add[3]),
             Cluster::ONE => 1.0,
@@ -436,6 +450,7 @@ impl KernelChoice {
             // Of tiles that tokens fill half, others are faster.
             _ => factor(2 * product.m > u64::from(self.tile.n), costs.quad),
         };
+        let shared = shared * factor(!alone && !split && neither, costs.shared_both);
         // An epilogue beside the products makes blocks that share a tile uneven.
         let uneven = if !alone && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
         let block = block * together * shared * uneven;
