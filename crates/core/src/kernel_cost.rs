@@ -71,8 +71,8 @@ struct Costs {
     swap: [f64; 2],
     /// What a block of K that two or four share takes beside that, where neither operand's k is contiguous.
     shared_both: f64,
-    /// Of storing a tile: at least, and for each element.
-    store: [f64; 2],
+    /// Of storing a tile: at least, for each element, and for each box in which it leaves.
+    store: [f64; 3],
     /// Of passing the tensor cores on, where warpgroups take turns.
     turn: [f64; 2],
     /// Of leaving and taking sums of tiles that are cut, and how much slower their blocks are: clusters are at different
@@ -114,7 +114,7 @@ const FEW: Costs = Costs {
     octet: 1.1,
     shared_both: 1.0,
     swap: [1.125, 1.125],
-    store: [2186.0, 0.1169],
+    store: [2186.0, 0.1169, 0.0],
     turn: [447.2, 0.0],
     cut: [20230.0, 0.0],
     cut_blocks: 0.8297,
@@ -146,7 +146,7 @@ const LOW: Costs = Costs {
     octet: 1.05,
     shared_both: 1.0,
     swap: [1.086, 1.086],
-    store: [3725.0, 0.09559],
+    store: [3725.0, 0.09559, 0.0],
     turn: [0.0003079, 0.01686],
     cut: [6851.0, 1.505],
     cut_blocks: 1.52,
@@ -178,7 +178,7 @@ const SOME: Costs = Costs {
     octet: 0.85,
     shared_both: 1.0,
     swap: [0.9872, 0.9872],
-    store: [0.0, 0.1794],
+    store: [0.0, 0.1794, 0.0],
     turn: [779.3, 0.0],
     cut: [22140.0, 0.001929],
     cut_blocks: 1.125,
@@ -210,7 +210,7 @@ const MANY: Costs = Costs {
     octet: 1.1,
     shared_both: 0.9814,
     swap: [1.01, 0.9813],
-    store: [19.63, 0.1639],
+    store: [19.63, 0.1639, 80.0],
     turn: [0.2221, 0.01571],
     cut: [2.818e+04, 0.0],
     cut_blocks: 1.372,
@@ -288,6 +288,15 @@ impl Feed {
         let bytes = step.unsigned_abs() * 2;
         Feed { turned, grain: (1 << bytes.trailing_zeros().min(7)).max(16) }
     }
+}
+
+/// Clocks of a unit that an epilogue takes for each sum, beside its being stored.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Added {
+    /// Where nothing else is going on.
+    pub after: f64,
+    /// Where another warpgroup multiplies meanwhile: as it lies, and turned.
+    pub beside: [f64; 2],
 }
 
 /// A kernel: tile, orientation, neighbours, schedule.
@@ -385,13 +394,19 @@ impl KernelChoice {
         KernelChoice::all().find(|choice| choice.to_string() == name)
     }
 
-    /// Seconds of a product of 16-bit operands a and b; `epilogue`: clocks of a unit that each sum takes beside being
-    /// stored.
-    pub fn seconds(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
+    /// Boxes of 64 rows by 64, 32 or 16 columns in which a tile leaves; of 64 columns by up to 64 tokens where it is turned.
+    fn boxes(&self) -> u32 {
+        let KernelTile { m, n, .. } = self.tile;
+        let across = if self.turned { n.div_ceil(64) } else { n / 64 + n % 64 / 32 + n % 32 / 16 };
+        m / 64 * across
+    }
+
+    /// Seconds of a product of 16-bit operands a and b.
+    pub fn seconds(&self, product: &Product, feeds: [Feed; 2], epilogue: Added, chip: &KernelChip) -> f64 {
         self.clocks(product, feeds, epilogue, chip) / chip.clock
     }
 
-    fn clocks(&self, product: &Product, feeds: [Feed; 2], epilogue: f64, chip: &KernelChip) -> f64 {
+    fn clocks(&self, product: &Product, feeds: [Feed; 2], epilogue: Added, chip: &KernelChip) -> f64 {
         let (k, costs) = (product.k, Costs::of(product.m));
         let [a, b] = if self.turned { [feeds[1], feeds[0]] } else { feeds };
         let [extent_a, extent_b] = if self.turned { [product.n, product.m] } else { [product.m, product.n] };
@@ -452,20 +467,26 @@ impl KernelChoice {
         };
         let shared = shared * factor(!alone && !split && neither, costs.shared_both);
         // An epilogue beside the products makes blocks that share a tile uneven.
-        let uneven = if !alone && self.tile.pingpong && epilogue > 0.0 { 1.03 } else { 1.0 };
+        let uneven = if !alone && self.tile.pingpong && epilogue.after > 0.0 { 1.03 } else { 1.0 };
         let block = block * together * shared * uneven;
         let per_tile = |[least, each]: [f64; 2]| least + each * rows * cols;
-        let store = per_tile(costs.store) + epilogue * rows * cols;
+        let [least, each, of_box] = costs.store;
+        let store = per_tile([least, each + epilogue.after]) + of_box * f64::from(self.boxes());
         // Whoever takes turns stores while the other multiplies, but for the last time.
-        let (beside, last) = if self.tile.pingpong { (per_tile(costs.turn), store) } else { (store, 0.0) };
+        let turn = per_tile([costs.turn[0], costs.turn[1] + epilogue.beside[usize::from(self.turned)]]);
+        let (beside, last) = if self.tile.pingpong { (turn, store) } else { (store, 0.0) };
+        // With a short K the two who take turns do little but store.
+        let whole_tile = |block: f64| {
+            let multiplied = blocks * block;
+            let stores = if self.tile.pingpong { (multiplied + store) / 2.0 } else { 0.0 };
+            (multiplied + beside).max(stores)
+        };
         let work = |block: f64| match self.schedule {
-            Schedule::Persistent | Schedule::DataParallel => {
-                tiles.div_ceil(at_once) as f64 * (blocks * block + beside) + last
-            }
+            Schedule::Persistent | Schedule::DataParallel => tiles.div_ceil(at_once) as f64 * whole_tile(block) + last,
             Schedule::StreamK => {
                 let rest = tiles % at_once;
                 let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
-                let whole = ((tiles - shared) / at_once) as f64 * (blocks * block + beside);
+                let whole = ((tiles - shared) / at_once) as f64 * whole_tile(block);
                 let cut = shared as f64 * blocks / at_once as f64 * block * costs.cut_blocks;
                 let parts = (at_once as f64).min(shared as f64 * blocks / 4.0) / shared.max(1) as f64;
                 let takes = (parts - 1.0).max(0.0) * costs.take * rows * cols;
@@ -525,7 +546,7 @@ mod tests {
         let chip = KernelChip::hopper(132);
         let best = |m, n, k| {
             let product = Product { batch: 1, m, n, k };
-            let time = |choice: &KernelChoice| choice.seconds(&product, [Feed::PLAIN; 2], 0.0, &chip);
+            let time = |choice: &KernelChoice| choice.seconds(&product, [Feed::PLAIN; 2], Added::default(), &chip);
             KernelChoice::all().min_by(|x, y| time(x).total_cmp(&time(y))).unwrap()
         };
         let square = best(8192, 8192, 8192);
@@ -550,7 +571,7 @@ mod tests {
         let feeds = [Feed::new(false, 17792), Feed::new(true, 1752)];
         let time = |name| {
             let choice = KernelChoice::named(name).unwrap();
-            choice.seconds(&product, feeds, 0.0, &KernelChip::hopper(132))
+            choice.seconds(&product, feeds, Added::default(), &KernelChip::hopper(132))
         };
         let (fewer, more) = (time("64x48p-turned-split-k4"), time("64x80p-pair-split-k3"));
         assert!(fewer < 0.8 * more && more.is_finite(), "{fewer} {more}");

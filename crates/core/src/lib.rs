@@ -42,7 +42,7 @@ pub use dtype::DType;
 pub use epilogue::Activation;
 pub use explain::{Explanation, Happening, Section, Subject};
 pub use gradient::{GradientProduct, batch_gradients, grouped_gradients, matrix_gradients};
-pub use kernel_cost::{Feed, KernelChip, KernelChoice};
+pub use kernel_cost::{Added, Feed, KernelChip, KernelChoice};
 pub use kernel_tile::{BLOCK_K, Cluster, KernelTile, SHARED_MEMORY, Schedule, clusters_at_once};
 pub use measured::{Launched, LaunchedKernel, Measured, MeasuredKernel};
 pub use nearest::nearest;
