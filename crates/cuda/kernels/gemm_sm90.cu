@@ -63,7 +63,6 @@ constexpr u32 OFF_RING_END = OFF_B + STAGES * B_SLOT, OFF_OUT = ONE_TILE ? 0 : O
 // rows, each of a warp's own, take up to 2 % longer where nothing hides the way out. Warps have their own where rows are
 // written by hand, or end inside of a box, of f32, and of gates, who have no register for more.
 constexpr bool ALONE = !SWAP && (OUT_F32 || BY_ROWS || GROUPED == 1 || GATED);
-constexpr int BOX_ROWS = ALONE ? 16 : 64;
 constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
 // Of a split tile, what the other blocks of the cluster give: the four sums that a thread has of 64 rows by 8 columns are a cell,
 // and every block finishes some of them (meet.cuh).
