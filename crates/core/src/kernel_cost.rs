@@ -210,15 +210,15 @@ const MANY: Costs = Costs {
     octet: 1.1,
     shared_both: 0.9814,
     swap: [1.01, 0.9813],
-    store: [19.63, 0.1639, 80.0],
+    store: [19.63, 0.1639, 40.0],
     turn: [0.2221, 0.01571],
-    cut: [2.818e+04, 0.0],
+    cut: [28_180.0, 0.0],
     cut_blocks: 1.372,
     take: 0.12,
     add: [1804.0, 0.4373, 104.4, 1.0, 1.0],
     far: [20000.0, 0.5, 1.0, 1.0],
     launch: 1328.0,
-    starts: 1.318e+04,
+    starts: 13_180.0,
     memory: 0.8,
     overlap: 3.5,
 };
@@ -475,18 +475,22 @@ impl KernelChoice {
         // Whoever takes turns stores while the other multiplies, but for the last time.
         let turn = per_tile([costs.turn[0], costs.turn[1] + epilogue.beside[usize::from(self.turned)]]);
         let (beside, last) = if self.tile.pingpong { (turn, store) } else { (store, 0.0) };
-        // With a short K the two who take turns do little but store.
-        let whole_tile = |block: f64| {
+        // Rounds of whole tiles, but for the last store. With a short K the two who take turns do little but store; that was
+        // looked at with more than 1024 rows, where boxes have a cost, and what a tile takes elsewhere was fitted without it.
+        let whole_tiles = |rounds: u64, block: f64| {
             let multiplied = blocks * block;
-            let stores = if self.tile.pingpong { (multiplied + store) / 2.0 } else { 0.0 };
-            (multiplied + beside).max(stores)
+            let stores = match self.tile.pingpong && of_box > 0.0 {
+                true => rounds.div_ceil(2) as f64 * (multiplied + store) - last,
+                false => 0.0,
+            };
+            (rounds as f64 * (multiplied + beside)).max(stores)
         };
         let work = |block: f64| match self.schedule {
-            Schedule::Persistent | Schedule::DataParallel => tiles.div_ceil(at_once) as f64 * whole_tile(block) + last,
+            Schedule::Persistent | Schedule::DataParallel => whole_tiles(tiles.div_ceil(at_once), block) + last,
             Schedule::StreamK => {
                 let rest = tiles % at_once;
                 let shared = if rest == 0 { 0 } else { (rest + at_once).min(tiles) };
-                let whole = ((tiles - shared) / at_once) as f64 * whole_tile(block);
+                let whole = whole_tiles((tiles - shared) / at_once, block);
                 let cut = shared as f64 * blocks / at_once as f64 * block * costs.cut_blocks;
                 let parts = (at_once as f64).min(shared as f64 * blocks / 4.0) / shared.max(1) as f64;
                 let takes = (parts - 1.0).max(0.0) * costs.take * rows * cols;

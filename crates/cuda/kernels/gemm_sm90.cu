@@ -20,6 +20,8 @@
 //   A_MN, B_MN  0: k is contiguous; 1: m or n is
 //   OUT_F32, OUT_F16   type of C (otherwise bf16); OUT_ADD: added to what C has (f32)
 //   DIRECT      C is written from registers, element by element: any layout
+//   ALONE       C leaves in boxes of 16 rows, each of a warp's own: where rows are written by hand, or end inside of a box, of
+//               f32, and of gates, who have no register for more; otherwise of a warpgroup's 64 rows, or turned ones
 //   BY_ROWS     rows of C begin anywhere (16 bits): they go through shared memory, but not by TMA, which writes nothing that
 //               begins inside 16 bytes
 //   GATED       B is two matrices of as many columns, one below the other: out = activation(first) * second
@@ -60,9 +62,7 @@ constexpr u32 OFF_B = STAGES * A_BYTES;
 constexpr u32 B_SLOT = (B_BYTES + 1023) / 1024 * 1024;
 constexpr u32 OFF_RING_END = OFF_B + STAGES * B_SLOT, OFF_OUT = ONE_TILE ? 0 : OFF_RING_END;
 // Sums go out through two buffers of 64 rows by 128 bytes for each warpgroup, which a box of 64 rows fills: four boxes of 16
-// rows, each of a warp's own, take up to 2 % longer where nothing hides the way out. Warps have their own where rows are
-// written by hand, or end inside of a box, of f32, and of gates, who have no register for more.
-constexpr bool ALONE = !SWAP && (OUT_F32 || BY_ROWS || GROUPED == 1 || GATED);
+// rows, each of a warp's own (ALONE), take up to 2 % longer where nothing hides the way out.
 constexpr u32 BOX_BYTES = ALONE ? 2048 : ((BN < 64 ? BN : 64) * 128 + 1023) / 1024 * 1024;
 // Of a split tile, what the other blocks of the cluster give: the four sums that a thread has of 64 rows by 8 columns are a cell,
 // and every block finishes some of them (meet.cuh).

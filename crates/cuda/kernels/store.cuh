@@ -62,8 +62,8 @@ template <int WIDTH, int ROWS> __device__ __forceinline__ void write_rows(const 
 }
 #endif
 #if !DIRECT && SPLIT == 1
-// WIDTH columns of a warpgroup's 64 rows, or of a warp's 16; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change places as the
-// swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
+// WIDTH columns of a warpgroup's 64 rows, or of a warp's 16; turned: WIDTH tokens by 64 columns of C. Units of 16 bytes change
+// places as the swizzle of rows of 128, 64 and 32 bytes has them, by bits 7.. of the address.
 template <int WIDTH> __device__ __forceinline__ void store_box([[maybe_unused]] const Ends& p, Outbox& box, const Target& to, const float* d, int c, int r, [[maybe_unused]] int end, int z, int warp, int lane) {
     const u32 buffer = box.take();
 #if OUT_F32

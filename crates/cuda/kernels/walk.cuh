@@ -3,7 +3,8 @@
 #pragma once
 
 // Bands of `group` tiles down M, so that the tiles in flight are a near-square patch of C and their rows of A and B
-// stay in the second-level cache. A band meets all of B: where that is the larger operand, bands may lie along N.
+// stay in the second-level cache, or higher, where all of a band's A does. A band meets all of B: where that is the larger
+// operand, bands may lie along N.
 struct Place { int m, n, batch; };
 struct Order {
     int tm, tn, group;

@@ -291,6 +291,7 @@ impl Config {
             ("B_MN", flag(self.layouts.b_mn)),
             ("DIRECT", flag(self.output.way == OutWay::Elements)),
             ("BY_ROWS", flag(self.output.way == OutWay::Rows)),
+            ("ALONE", flag(self.warps_alone())),
             ("GATED", flag(self.gate == Gate::First)),
             ("GROUPED", self.grouping as u32),
             ("OPERAND_BYTES", self.dtype.bytes() as u32),
@@ -306,6 +307,12 @@ impl Config {
             scales: self.scales,
         };
         all.into_iter().chain(end.defines()).map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    /// Results leave in boxes of 16 rows, each of a warp's own, which the maps of the result must have too.
+    pub fn warps_alone(&self) -> bool {
+        let by_hand = self.output.way == OutWay::Rows || self.grouping == Grouping::Rows;
+        !self.turned && (by_hand || self.output.dtype == DType::F32 || self.gate != Gate::None)
     }
 
     /// The text of the tensor instruction.

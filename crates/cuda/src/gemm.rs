@@ -146,8 +146,8 @@ impl Shares {
 }
 
 /// Tiles of a band, down M or, less than 0, along N: those in flight should read as few rows of a and b as possible, and what
-/// every band meets again should be the smaller operand. Where a few tokens are turned, neighbours share weights, which come
-/// from memory: up to a third faster.
+/// every band meets again should be the smaller operand, or few bands meet it. Where a few tokens are turned, or a row of tiles
+/// is a few, neighbours share weights, which come from memory: up to a third faster.
 fn group(config: &Config, (tiles_m, tiles_n): (u64, u64), at_once: u64, k: u64) -> i64 {
     let several = tiles_m * tiles_n > at_once;
     let neighbours = if config.turned { tiles_n <= 4 || !several } else { several && tiles_m > 2 * tiles_n };
@@ -164,7 +164,7 @@ fn group(config: &Config, (tiles_m, tiles_n): (u64, u64), at_once: u64, k: u64) 
     // Of small tiles each is read so often that it should be by neighbours.
     let most = if config.tile.m == 64 && several { 4 } else { 16 };
     let least = (1..=most.min(tiles.max(1))).min_by_key(read).unwrap_or(1);
-    let strip = (wide * k * config.dtype.bytes()).max(1);
+    let strip = (wide * config.dtype.bytes()).saturating_mul(k).max(1);
     let high = if layouts.a_mn || layouts.b_mn { least } else { least.max(KEPT / strip) };
     let size = match most {
         4 => least,
@@ -326,19 +326,15 @@ fn boxes(config: &Config, matrix: Matrix, extents: Extents) -> Result<[CUtensorM
     Ok(maps)
 }
 
-/// Boxes (columns, rows) of the result that leave a block: of 64, 32 and 16 columns by the 64 rows of a warpgroup, or the 16 of
-/// a warp where rows are those of groups or gates come in; of 32 and 16 of f32; turned ones of 64 columns, by 64 tokens and by
-/// the rest of them.
+/// Boxes (columns, rows) of the result that leave a block: of 64, 32 and 16 columns, of f32 32 and 16, by the 64 rows of a
+/// warpgroup or the 16 of a warp; turned ones of 64 columns, by 64 tokens and by the rest of them.
 fn out_boxes(config: &Config) -> Vec<(u32, u32)> {
-    match config.output.dtype {
-        _ if config.turned => vec![(64, 64), (64, (config.tile.n % 64).max(8))],
-        DType::F32 => vec![(32, 16), (16, 16)],
-        _ => {
-            let alone = config.grouping == Grouping::Rows || config.gate != Gate::None;
-            let rows = if alone { 16 } else { 64 };
-            [64, 32, 16].map(|cols| (cols, rows)).to_vec()
-        }
+    if config.turned {
+        return vec![(64, 64), (64, (config.tile.n % 64).max(8))];
     }
+    let rows = if config.warps_alone() { 16 } else { 64 };
+    let cols: &[u32] = if config.output.dtype == DType::F32 { &[32, 16] } else { &[64, 32, 16] };
+    cols.iter().map(|cols| (*cols, rows)).collect()
 }
 
 /// The result in boxes.
