@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A record of an H200, from one binary and the lists beside this script: doctor, tiles, few rows one by one, with early start and
-# in one graph, weights of 8 bits both ways, odd extents. About seven minutes; `report.py` and `few_rows.py` print what it says.
+# in one graph, weights of 8 bits both ways, odd extents, shapes kept back; where python3 has PyTorch, experts and fused layers
+# too. About seven minutes with kernels that are there already; `report.py` and `few_rows.py` print what it says.
 #
 #     benches/cuda/record.sh BINARY DIR
 #
-# On a machine without Rust: carry the binary and this folder. Experts are apart (`grouped.py`), since PyTorch is needed for them.
+# On a machine without Rust: carry the binary and this folder.
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: record.sh BINARY DIR" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,8 +43,20 @@ record oddfew "$here/odd-few-shapes.csv" --rounds 9
 record odd "$here/odd-shapes.csv" --rounds 5
 record fp8-fast 8192 8192 8192 --fp8 both --rounds 9
 record fp8-promoted 8192 8192 8192 --fp8 both --promoted --rounds 9
-tiles=$(mktemp -d)
-"$binary" bench "$here/shapes.csv" --device cuda --quiet --next 1 --rounds 5 --record "$tiles" >/dev/null
-gzip -9 -c "$tiles/shards.jsonl" >"$into/shards.jsonl.gz"
-cp "$tiles/plot.svg" "$into/"
-rm -r "$tiles"
+
+# shards NAME LIST... : the same of a list that is kept product by product, as NAME.jsonl.gz and its plot.
+shards() {
+  local name=$1 raw
+  shift
+  raw=$(mktemp -d)
+  "$binary" bench "$@" --device cuda --quiet --record "$raw" >/dev/null
+  gzip -9 -c "$raw/shards.jsonl" >"$into/$name.jsonl.gz"
+  cp "$raw/plot.svg" "$into/$name.svg"
+  rm -r "$raw"
+}
+shards shards "$here/shapes.csv" --next 1 --rounds 5
+shards kept "$here/kept-back-shapes.csv" --next 5 --rounds 3
+if python3 -c 'import torch' 2>/dev/null; then
+  python3 "$here/grouped.py" "$binary" --record "$into" --rounds 2 --models Qwen3
+  python3 "$here/fused.py" "$binary" --record "$into/fused" --rounds 5
+fi
