@@ -13,15 +13,18 @@ binary=$(realpath "$1")
 mkdir -p "$2"
 into=$(realpath "$2")
 
-# record NAME LIST... : what `bench` keeps of a list, as NAME.json.gz.
-record() {
-  local name=$1 raw
-  shift
+# keep FILE NAME LIST... : FILE of what `bench` keeps of a list, as NAME with FILE's ending; where it draws a plot, that too.
+keep() {
+  local file=$1 name=$2 raw
+  shift 2
   raw=$(mktemp -d)
   "$binary" bench "$@" --device cuda --quiet --record "$raw" >/dev/null
-  gzip -9 -c "$raw/raw.json" >"$into/$name.json.gz"
+  gzip -9 -c "$raw/$file" >"$into/$name.${file#*.}.gz"
+  [ "$file" = raw.json ] || cp "$raw/plot.svg" "$into/$name.svg"
   rm -r "$raw"
 }
+record() { keep raw.json "$@"; }
+shards() { keep shards.jsonl "$@"; }
 
 "$binary" doctor --device cuda >"$into/doctor.txt"
 for rows in 1 4 8; do
@@ -44,16 +47,6 @@ record odd "$here/odd-shapes.csv" --rounds 5
 record fp8-fast 8192 8192 8192 --fp8 both --rounds 9
 record fp8-promoted 8192 8192 8192 --fp8 both --promoted --rounds 9
 
-# shards NAME LIST... : the same of a list that is kept product by product, as NAME.jsonl.gz and its plot.
-shards() {
-  local name=$1 raw
-  shift
-  raw=$(mktemp -d)
-  "$binary" bench "$@" --device cuda --quiet --record "$raw" >/dev/null
-  gzip -9 -c "$raw/shards.jsonl" >"$into/$name.jsonl.gz"
-  cp "$raw/plot.svg" "$into/$name.svg"
-  rm -r "$raw"
-}
 shards shards "$here/shapes.csv" --next 1 --rounds 5
 shards kept "$here/kept-back-shapes.csv" --next 5 --rounds 3
 if python3 -c 'import torch' 2>/dev/null; then
